@@ -216,6 +216,16 @@ class Outcome:
     streamed: bool = False
     decoded: Value = MISSING
 
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for an unset slot. A builtin leaves `stdout` unset: the bytes of its value are
+        # made here when somebody asks, since the text of a long listing is rarely wanted.
+        if name != "stdout" or self.structured is MISSING:
+            raise AttributeError(name)
+        from worker.values.convert import redirect_bytes
+
+        self.stdout = redirect_bytes(self.structured)
+        return self.stdout
+
 
 class Secret:
     """A name and a protected text. The text is shown by nothing; `repr` names it only."""
