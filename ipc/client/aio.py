@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -82,10 +83,12 @@ class AsyncSubscription:
 class AsyncClient:
     """One connection to a kernel, made again when asked to."""
 
-    # All of it belongs to the event loop's thread. `_writer` is None while there is no connection;
-    # `_connected` is set exactly while there is one that is attached again. `_failure` ends
+    # All of it belongs to the event loop's thread. `_socket` is None while there is no connection;
+    # `_connected` is set exactly while there is one that is attached again. `_outgoing` holds lines
+    # that the writer task has not taken yet; each belongs to an open call. `_failure` ends
     # everything: once set, it stays, and every call raises it.
-    _writer: asyncio.StreamWriter | None
+    _socket: socket.socket | None
+    _outgoing: list[bytes]
     _exchange: Exchange
     _pending: dict[int, asyncio.Future[Any]]
     _subscriptions: dict[str, AsyncSubscription]
@@ -99,7 +102,9 @@ class AsyncClient:
         self._reconnect = reconnect
         self._check_owner = check_owner
         self._on_notice = on_notice
-        self._writer = None
+        self._socket = None
+        self._outgoing = []
+        self._to_write = asyncio.Event()
         self._exchange = Exchange()
         self._pending = {}
         self._subscriptions = {}
@@ -130,9 +135,9 @@ class AsyncClient:
         if autostart:
             variables = os.environ if environ is None else environ
             await asyncio.to_thread(ensure_kernel, client.path, variables)
-        reader = await client._open()
+        connection = await client._open()
         client._connected.set()
-        client._runner = asyncio.create_task(client._run(reader))
+        client._runner = asyncio.create_task(client._run(connection))
         return client
 
     async def __aenter__(self) -> Self:
@@ -192,56 +197,53 @@ class AsyncClient:
     async def _call(self, method: str, params: object) -> Any:
         if self._failure is not None:
             raise self._failure.with_traceback(None)
-        if self._writer is None:
+        if self._socket is None:
             raise ConnectionLost
         number, line = self._exchange.request(method, params)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._pending[number] = answer
+        self._outgoing.append(line)
+        self._to_write.set()
         try:
-            self._writer.write(line)
-            await self._writer.drain()
             return await answer
-        except ConnectionError as error:
-            raise ConnectionLost from error
         finally:
             self._pending.pop(number, None)
-            if answer.done() and not answer.cancelled():
-                answer.exception()
 
     async def _unsubscribe(self, subscription: AsyncSubscription) -> None:
         if self._subscriptions.get(subscription.channel) is subscription:
             del self._subscriptions[subscription.channel]
-            if self._writer is not None:
-                with contextlib.suppress(ClientError):
+            if self._socket is not None:
+                with contextlib.suppress(ClientError, RpcError):
                     await self._call("events.unsubscribe", {"channel": subscription.channel})
         subscription._end()
 
-    async def _open(self) -> asyncio.StreamReader:
+    async def _open(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.setblocking(False)
         try:
-            reader, writer = await asyncio.open_unix_connection(str(self.path))
-        except OSError as error:
-            raise NotReachable(self.path, error.strerror or str(error)) from error
-        if self._check_owner:
-            try:
-                check_listener(writer.get_extra_info("socket"), self.path)
-            except NotReachable:
-                writer.close()
-                raise
+            await asyncio.get_running_loop().sock_connect(connection, str(self.path))
+            if self._check_owner:
+                check_listener(connection, self.path)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, OSError):
+                raise NotReachable(self.path, error.strerror or str(error)) from error
+            raise
         self._exchange = Exchange()
-        self._writer = writer
-        return reader
+        self._socket = connection
+        return connection
 
-    async def _run(self, reader: asyncio.StreamReader) -> None:
-        """Read until the client is closed or, without `reconnect`, the connection ends."""
+    async def _run(self, connection: socket.socket) -> None:
+        """Serve connections until the client is closed or, without `reconnect`, the first ends."""
         try:
             while True:
-                await self._read(reader)
+                await self._serve(connection)
                 if self._failure is not None:
                     return
                 self._lose()
                 if not self._reconnect:
                     raise ConnectionLost
-                reader = await self._open_again()
+                connection = await self._open_again()
                 # Its calls are answered by the next round of this loop.
                 self._resuming = asyncio.create_task(self._resume())
         except (ClientError, RpcError) as error:
@@ -250,16 +252,45 @@ class AsyncClient:
             # Whatever else ended the reader: nobody waits for answers that cannot come.
             self._finish(ConnectionLost())
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
+    async def _serve(self, connection: socket.socket) -> None:
+        """Read one connection to its end, with a writer beside."""
+        writer = asyncio.create_task(self._write(connection))
+        try:
+            await self._read(connection)
+        finally:
+            writer.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await writer
+            connection.close()
+
+    async def _read(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             try:
-                data = await reader.read(READ_BYTES)
-            except ConnectionError:
+                data = await loop.sock_recv(connection, READ_BYTES)
+            except OSError:
                 return
             if not data:
                 return
             for message in self._exchange.feed(data):
                 self._dispatch(message)
+
+    async def _write(self, connection: socket.socket) -> None:
+        """Send what the calls leave in `_outgoing`, many lines at a time.
+
+        A task of its own, so that a call that is cancelled never leaves half a line behind. A
+        failing write is not reported from here: the reader sees the end of the stream too, after
+        what the kernel still said (perhaps why it refuses us), and fails every open call.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._to_write.wait()
+            self._to_write.clear()
+            lines, self._outgoing = self._outgoing, []
+            try:
+                await loop.sock_sendall(connection, b"".join(lines))
+            except OSError:
+                return
 
     def _dispatch(self, message: Reply | Event | Notice) -> None:
         if isinstance(message, Reply):
@@ -280,12 +311,11 @@ class AsyncClient:
     def _lose(self) -> None:
         """Forget a connection that ended."""
         self._connected.clear()
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
+        self._socket = None
+        self._outgoing.clear()
         self._fail_pending(ConnectionLost())
 
-    async def _open_again(self) -> asyncio.StreamReader:
+    async def _open_again(self) -> socket.socket:
         for pause in self._pauses:
             await asyncio.sleep(pause)
             try:
@@ -322,9 +352,11 @@ class AsyncClient:
         """The end of everything; the first reason stays."""
         if self._failure is None:
             self._failure = error
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
+        connection, self._socket = self._socket, None
+        if connection is not None:
+            # Ends the reader's wait; the socket itself is closed where it is read.
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         self._fail_pending(self._failure)
         # Calls that wait for a reconnect wake up and find `_failure`.
         self._connected.set()

@@ -82,7 +82,6 @@ class _Prepared(NamedTuple):
     """A request that is expected to be answered but not yet sent."""
 
     connection: socket.socket
-    number: int
     line: bytes
     answer: Future[Any]
 
@@ -220,21 +219,15 @@ class Client:
         # From here on it cannot be cancelled, so whoever settles it need not ask.
         answer.set_running_or_notify_cancel()
         self._pending[number] = answer
-        return _Prepared(self._socket, number, line, answer)
+        return _Prepared(self._socket, line, answer)
 
     def _send(self, prepared: _Prepared) -> Future[Any]:
         """Write a prepared request. The lock is not held meanwhile: the reader thread needs it to
         take answers in, without which the kernel may stop reading."""
-        try:
-            with self._sending:
-                prepared.connection.sendall(prepared.line)
-        except OSError as error:
-            with self._lock:
-                expected = self._pending.pop(prepared.number, None)
-            if expected is prepared.answer:
-                lost = ConnectionLost()
-                lost.__cause__ = error
-                prepared.answer.set_exception(lost)
+        # A failing write is not reported from here. The reader thread sees the end of the stream
+        # too, after what the kernel still said (perhaps why it refuses us), and fails every call.
+        with self._sending, contextlib.suppress(OSError):
+            prepared.connection.sendall(prepared.line)
         return prepared.answer
 
     def _unsubscribe(self, subscription: Subscription) -> None:
