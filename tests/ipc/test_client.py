@@ -489,17 +489,15 @@ def test_listener_of_another_user_is_refused_at_a_derived_path(path: Path) -> No
         "import os, socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); "
         "os.setuid(65534); s.listen(); print('up', flush=True); s.accept()"
     )
-    child = subprocess.Popen(
-        ["python3", "-c", code, str(path)], stdout=subprocess.PIPE, text=True, cwd="/"
-    )
-    try:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "up\n"
-        with pytest.raises(NotReachable, match="belongs to uid 65534"):
-            Client.connect(path, check_owner=True)
-    finally:
-        child.kill()
-        child.wait()
+    command = ["python3", "-c", code, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd="/") as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "up\n"
+            with pytest.raises(NotReachable, match="belongs to uid 65534"):
+                Client.connect(path, check_owner=True)
+        finally:
+            child.kill()
 
 
 # --- autostart ---------------------------------------------------------------------------------
