@@ -5,6 +5,9 @@ I/O. The one exception of the `==` operator (a stream against a value) lives in 
 that streams inside containers simply compare unequal. Language equality is not Python equality: a
 bool is never an int, an int meets a float as binary64, paths compare by components.
 
+The loops are written out because values nest as deep as a program likes: plain Python calls cost no
+C stack, calls through `all` or `any` would.
+
 Failure: `contains` raises `type_error` for a pair that has no membership.
 """
 
@@ -34,13 +37,15 @@ from worker.values.types import (
 )
 
 # Types whose Python equality is the language's, as long as both sides have the same exact type.
-_PLAIN: Final = frozenset({int, str, float, bool, bytes, type(None), Size, Duration, TimeOfDay, Range})
+_PLAIN: Final = frozenset(
+    {int, str, float, bool, bytes, type(None), Size, Duration, TimeOfDay, Range}
+)
 
 
 def _lists(a: list[Value], b: list[Value]) -> bool:
     if len(a) != len(b):
         return False
-    for left, right in zip(a, b, strict=True):
+    for left, right in zip(a, b, strict=True):  # noqa: SIM110
         if not equal(left, right):
             return False
     return True
@@ -49,7 +54,7 @@ def _lists(a: list[Value], b: list[Value]) -> bool:
 def _records(a: Record, b: Record) -> bool:
     if len(a) != len(b):
         return False
-    for key, left in a.items():
+    for key, left in a.items():  # noqa: SIM110
         if key not in b or not equal(left, b[key]):
             return False
     return True
@@ -58,7 +63,7 @@ def _records(a: Record, b: Record) -> bool:
 def _rows(a: list[Record], b: list[Record]) -> bool:
     if len(a) != len(b):
         return False
-    for left, right in zip(a, b, strict=True):
+    for left, right in zip(a, b, strict=True):  # noqa: SIM110
         if not _records(left, right):
             return False
     return True
@@ -119,7 +124,7 @@ def equal(a: Value, b: Value) -> bool:
         if a is b:
             return True
         # Stored command calls compare by structure; every other handle is its identity.
-        return getattr(kind, "TYPE_NAME", None) == "command" and bool(a == b)
+        return getattr(kind, "TYPE_NAME", None) == "command" and bool(a.same_call(b))
     cross = _CROSS.get((kind, type(b)))
     return cross is not None and cross(a, b)
 
@@ -135,14 +140,14 @@ def _in_list(needle: Value, items: list[Value]) -> bool:
             elif equal(needle, item):
                 return True
         return False
-    for item in items:
+    for item in items:  # noqa: SIM110
         if equal(needle, item):
             return True
     return False
 
 
 def _in_table(needle: Record, table: Table) -> bool:
-    for row in table.rows:
+    for row in table.rows:  # noqa: SIM110
         if _records(needle, row):
             return True
     return False

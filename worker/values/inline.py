@@ -2,7 +2,7 @@
 
 `inline` never pulls a stream, waits for a task or loads stored bytes. Streams, tasks, closures and
 commands are known here by their `TYPE_NAME` and these attributes only: stream `label`, task `id`,
-closure `name` (or None) and `parameter_names` (rest parameter spelled `...rest`), command `head`.
+closure `signature()`, command `head`.
 
 Failure: TypeError for an object that is no value, which is a programming error.
 """
@@ -90,12 +90,6 @@ def _outcome(value: Outcome) -> str:
     return f"outcome(status: {status}, ok: {ok})"
 
 
-def closure_text(value: Any) -> str:
-    """`fn NAME(p, q)` or `closure(p, q)`."""
-    parameters = ", ".join(value.parameter_names)
-    return f"closure({parameters})" if value.name is None else f"fn {value.name}({parameters})"
-
-
 _FORMS: Final[dict[type, Callable[[Any], str]]] = {
     type(None): lambda value: "null",
     bool: lambda value: "true" if value else "false",
@@ -124,7 +118,7 @@ _FORMS: Final[dict[type, Callable[[Any], str]]] = {
 _HANDLE_FORMS: Final[dict[str, Callable[[Any], str]]] = {
     "stream": lambda value: f"stream<{value.label}>",
     "task": lambda value: f"task({value.id})",
-    "closure": closure_text,
+    "closure": lambda value: value.signature(),
     "command": lambda value: f"command({value.head})",
 }
 

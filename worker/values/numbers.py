@@ -2,8 +2,8 @@
 
 Three spellings of a float exist. `positional` is the inline form (shortest digits, never an
 exponent, no `.0`), `json_float` is the form of JSON texts (always visibly a float, exponent with an
-explicit sign), `wire_float` is the form of tagged values (the same without the plus sign). All three
-show the shortest digits that read back as the same binary64.
+explicit sign), `wire_float` is the form of tagged values (the same without the plus sign). All
+three show the shortest digits that read back as the same binary64.
 
 Failure: the parsers return None for text outside their grammar; nothing here raises for a float.
 """

@@ -60,11 +60,12 @@ def eq(a: Value, b: Value) -> bool:
         if kind in _PLAIN:
             return bool(a == b)
         return equal(a, b)
-    if kind not in _PLAIN or type(b) not in _PLAIN:
-        if _is_stream(a) != _is_stream(b):
-            raise type_error(
-                "cannot compare a stream with a value", hint="collect first (`.collect()`)"
-            )
+    if kind in _PLAIN and type(b) in _PLAIN:
+        return equal(a, b)
+    if _is_stream(a) != _is_stream(b):
+        raise type_error(
+            "cannot compare a stream with a value", hint="collect first (`.collect()`)"
+        )
     return equal(a, b)
 
 
@@ -106,8 +107,8 @@ FUNCTIONS: Final[dict[str, Callable[[Value, Value], Value]]] = {
     "in": contains,
 }
 
-# The cells of the arithmetic matrix by operator and (left type, right type). The pairs that `add`,
-# `sub` and `mul` answer without a lookup (int with int, float with float, str with str) are included.
+# The cells of the arithmetic matrix by operator and (left type, right type), with the pairs that
+# `add`, `sub` and `mul` answer without a lookup (int with int, str with str).
 CELLS: Final[dict[str, Cells]] = {
     "add": {**ADD, (int, int): add, (str, str): add},
     "sub": {**SUB, (int, int): sub},

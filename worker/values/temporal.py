@@ -84,7 +84,7 @@ def datetime_at(ns: int, zone: tzinfo) -> DateTime:
     raise overflow(f"datetime out of range (years {YEAR_MIN} to {YEAR_MAX})")
 
 
-# --- zones -----------------------------------------------------------------------------------------
+# --- zones ----------------------------------------------------------------------------------------
 
 
 def offset_s(seconds: int, zone: tzinfo) -> int:
@@ -177,7 +177,7 @@ def today(now_ns: int | None = None) -> DateTime:
     return midnight(now(now_ns))
 
 
-# --- fields and texts ------------------------------------------------------------------------------
+# --- fields and texts -----------------------------------------------------------------------------
 
 
 def civil(seconds: int) -> CivilTime:
@@ -198,10 +198,7 @@ def _civil_text(seconds: int, nanos: int) -> str:
     at = civil(seconds)
     year = f"{at.year:04}" if at.year >= 0 else f"-{-at.year:06}"
     fraction = f".{nanos:09}".rstrip("0") if nanos else ""
-    return (
-        f"{year}-{at.month:02}-{at.day:02}"
-        f"T{at.hour:02}:{at.minute:02}:{at.second:02}{fraction}"
-    )
+    return f"{year}-{at.month:02}-{at.day:02}T{at.hour:02}:{at.minute:02}:{at.second:02}{fraction}"
 
 
 def rfc3339(ns: int) -> str:

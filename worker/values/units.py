@@ -1,4 +1,4 @@
-"""Byte counts and durations: units, parsing of words, canonical rendering (chapter 20 §5.6, §6.3, §6.4).
+"""Byte counts and durations: units, words, canonical rendering (chapter 20 §5.6, §6.3, §6.4).
 
 Arithmetic with units happens in binary64, rounded half away from zero, and saturates at the ends of
 the range, for words and for literals alike (`size_bytes`, `duration_ns`).
