@@ -141,7 +141,8 @@ def _array(items: list[Value]) -> str:
         kind = kinds.pop()
         # The hot columns: the constant parts become the separator of one join.
         if kind is int:
-            return f'[{{"$":"int","v":{'},{"$":"int","v":'.join(map(str, items))}}}]'
+            joined = '},{"$":"int","v":'.join(map(str, items))
+            return f'[{{"$":"int","v":{joined}}}]'
         if kind is str:
             joined = '},{"$":"str","v":'.join(map(json_string, items))
             return f'[{{"$":"str","v":{joined}}}]'
