@@ -22,12 +22,16 @@ _NEW_FILE_MODE: Final = 0o666
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
-def attempt(operation: str, path: str, act: Callable[[], object]) -> None:
+def attempt(operation: str, path: str, act: Callable[..., object], *args: object) -> None:
     """Do one system operation; its failure is the builtin's error."""
     try:
-        act()
+        act(*args)
     except (OSError, ValueError) as error:
         raise os_failure(operation, path, as_os_error(error)) from None
+
+
+def _make_all(raw: str) -> None:
+    os.makedirs(raw, exist_ok=True)
 
 
 @builtin(
@@ -43,9 +47,9 @@ def mkdir(call: Call) -> list[Value]:
     for path in paths:
         check_write(call.ev, path.raw)
         if parents:
-            attempt("mkdir", path.raw, lambda raw=path.raw: os.makedirs(raw, exist_ok=True))
+            attempt("mkdir", path.raw, _make_all, path.raw)
         else:
-            attempt("mkdir", path.raw, lambda raw=path.raw: os.mkdir(raw))
+            attempt("mkdir", path.raw, os.mkdir, path.raw)
     return list(paths)
 
 
@@ -67,7 +71,7 @@ def touch(call: Call) -> list[Value]:
     paths = call.args.paths(at_least=1)
     for path in paths:
         check_write(call.ev, path.raw)
-        attempt("touch", path.raw, lambda raw=path.raw: _touch(raw))
+        attempt("touch", path.raw, _touch, path.raw)
     return list(paths)
 
 
@@ -93,7 +97,7 @@ def ln(call: Call) -> Record:
         check_read(call.ev, target)
     check_write(call.ev, link)
     if symbolic:
-        attempt("symlink", link, lambda: os.symlink(target, link))
+        attempt("symlink", link, os.symlink, target, link)
     else:
-        attempt("link", link, lambda: os.link(target, link))
+        attempt("link", link, os.link, target, link)
     return {"target": Path(target), "link": Path(link), "symbolic": symbolic}

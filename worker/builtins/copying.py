@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 from worker.builtins.authority import check_delete, check_read, check_write
 from worker.builtins.effects import Operands, Rule
 from worker.builtins.listing import as_os_error, path_components
-from worker.builtins.reading import chunks
 from worker.builtins.readers import os_failure
+from worker.builtins.reading import chunks
 from worker.builtins.registry import Call, Undo, builtin
 from worker.builtins.undo_records import (
     overwriting,
