@@ -1,0 +1,634 @@
+"""How each operation changes the database.
+
+Submissions are what a daemon commits all day, so their rows are collected and written table by table
+for the whole batch; a submission that begins and ends in one batch is written once, in its final form.
+Every other operation first flushes what was collected and then runs its own statements, so that effects
+come in the order of posting.
+
+Failure: an operation that does not fit raises `OperationRefused` or an sqlite3 error, and then the rows
+collected so far are worthless: the caller rolls back and calls `forget`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from journal import plans, session_state, tasks
+from journal.cas import ContentStore, Written
+from journal.errors import OperationRefused
+from journal.event_log import ALL_SPACE, Sequences
+from journal.records import (
+    AppendAudit,
+    AuditRow,
+    BeginSubmission,
+    CellChanges,
+    Content,
+    Custom,
+    FileContent,
+    Finished,
+    FinishSubmission,
+    Interrupted,
+    InterruptSubmissions,
+    LinkBlob,
+    Operation,
+    Output,
+    Probe,
+    Recover,
+    Recovery,
+    ReleaseManualPins,
+    ReleasePin,
+    SaveCells,
+    SetPin,
+    Statement,
+    Stored,
+    Together,
+    TouchBlobs,
+    UndoRow,
+    UseApproval,
+    WriteStatements,
+)
+from journal.undo import usable
+
+LINKED_KEPT: Final = 32_768
+RELINK_NS: Final = 3600 * 1_000_000_000
+
+INSERT_ENTRY: Final = """
+    INSERT INTO entry (id, kind, parent_id, ordinal, session, owner, principal, task, ts, dur_ns, cwd,
+                       src, head, ast, effects, status, ok, opaque, state)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET
+        dur_ns = excluded.dur_ns, status = excluded.status, ok = excluded.ok, state = excluded.state,
+        effects = excluded.effects, opaque = excluded.opaque
+    WHERE entry.kind = 'statement' AND excluded.kind = 'statement'
+      AND entry.parent_id = excluded.parent_id AND entry.state = 'running'
+"""
+FINISH_ENTRY: Final = """
+    UPDATE entry SET dur_ns = ?, status = ?, ok = ?, state = 'finished'
+    WHERE id = ? AND owner = ? AND session = ? AND state = 'running'
+"""
+# Linking content that is there already counts as an access: what was recorded now is not old.
+INSERT_BLOB: Final = """
+    INSERT INTO blob VALUES (?, ?, ?, ?, ?) ON CONFLICT (hash) DO UPDATE SET
+        disk_len = excluded.disk_len, last_access_ns = max(last_access_ns, excluded.last_access_ns)
+"""
+INSERT_PIN: Final = "INSERT OR IGNORE INTO pin VALUES (?, ?, ?, ?)"
+# A submission may end after its session was closed: its cells then have nowhere to go.
+PUT_CELL: Final = """
+    INSERT INTO session_cell (session_id, cell, value)
+    SELECT id, ?, ? FROM session WHERE id = ?
+    ON CONFLICT (session_id, cell) DO UPDATE SET value = excluded.value
+"""
+UPDATE_SESSION: Final = """
+    UPDATE session SET next_out = max(next_out, ifnull(?, next_out)),
+                       last_used_ns = max(last_used_ns, ifnull(?, last_used_ns))
+    WHERE id = ?
+"""
+INSERT_AUDIT: Final = """
+    INSERT INTO audit (ts, kind, principal, owner, session, plan_ref, entry_id, detail)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+# The statements of one flush, in an order that satisfies every reference: (attribute, SQL).
+FLUSH: Final = (
+    ("entries", INSERT_ENTRY),
+    ("effects", "INSERT OR IGNORE INTO entry_effect VALUES (?, ?)"),
+    ("finishes", FINISH_ENTRY),
+    ("blobs", INSERT_BLOB),
+    ("outputs", "INSERT INTO output VALUES (?, ?, ?, ?, ?)"),
+    ("undo", "INSERT INTO undo VALUES (?, ?, ?)"),
+    ("pins", INSERT_PIN),
+    ("transcripts", "INSERT INTO transcript_event VALUES (?, ?, ?)"),
+    ("events", "INSERT INTO event VALUES (?, ?, ?, ?, ?)"),
+    ("sessions", UPDATE_SESSION),
+    ("task_ends", tasks.END_TASK),
+    ("audit", INSERT_AUDIT),
+)
+
+Row = tuple[Any, ...]
+
+
+def head_of(src: str) -> str:
+    """The first whitespace-separated word of a source text, empty when there is none."""
+    words = src.split(None, 1)
+    return words[0] if words else ""
+
+
+class Rows:
+    """What a flush will write."""
+
+    __slots__ = (
+        "audit",
+        "blobs",
+        "cells",
+        "effects",
+        "entries",
+        "events",
+        "finishes",
+        "open_entries",
+        "outputs",
+        "pins",
+        "sessions",
+        "task_ends",
+        "transcripts",
+        "undo",
+    )
+
+    def __init__(self) -> None:
+        self.entries: list[list[Any]] = []
+        self.open_entries: dict[int, list[Any]] = {}
+        self.effects: list[Row] = []
+        self.finishes: list[Row] = []
+        self.blobs: list[Row] = []
+        self.outputs: list[Row] = []
+        self.undo: list[Row] = []
+        self.pins: list[Row] = []
+        self.transcripts: list[Row] = []
+        self.events: list[Row] = []
+        self.sessions: list[Row] = []
+        self.task_ends: list[Row] = []
+        self.audit: list[Row] = []
+        # (session id, cell) -> (has a row, value): the last change of a cell wins.
+        self.cells: dict[tuple[int, str], tuple[bool, bytes | None]] = {}
+
+
+class Changes:
+    """Applies operations on the write connection. Used by the writer thread alone."""
+
+    # `_rows`: collected and not yet flushed. `_linked`: hashes of content that was written and whose blob row
+    # is committed, with the time of that, oldest first; `_kept` and `_fresh`: the same, not committed yet, up to
+    # the last `settled` and since then.
+    _rows: Rows
+    _linked: dict[bytes, int]
+    _kept: dict[bytes, int]
+    _fresh: dict[bytes, int]
+
+    def __init__(
+        self, connection: sqlite3.Connection, content: ContentStore, begin: Callable[[], None]
+    ) -> None:
+        self._connection = connection
+        self._content = content
+        self._begin = begin
+        self._sequences = Sequences(connection)
+        self._rows = Rows()
+        self._linked = {}
+        self._kept = {}
+        self._fresh = {}
+
+    # --- the writer's side ---------------------------------------------------------------------------
+
+    def apply(self, operation: Operation[Any]) -> Any:
+        collect = COLLECTED.get(type(operation))
+        if collect is not None:
+            return collect(self, operation)
+        self.flush()
+        self._begin()
+        own = OWN.get(type(operation))
+        if own is not None:
+            return own(self, operation)
+        return PLAIN[type(operation)](self._connection, operation)
+
+    def flush(self) -> None:
+        rows = self._rows
+        self._rows = Rows()
+        self._begin()
+        many = self._connection.executemany
+        for name, statement in FLUSH:
+            pending = getattr(rows, name)
+            if not pending:
+                continue
+            changed = many(statement, pending).rowcount
+            if name in ("finishes", "entries") and changed != len(pending):
+                raise OperationRefused("the submission is not running")
+        if rows.cells:
+            self._flush_cells(rows.cells)
+
+    def _flush_cells(self, cells: Mapping[tuple[int, str], tuple[bool, bytes | None]]) -> None:
+        kept = [(cell, value, session) for (session, cell), (there, value) in cells.items() if there]
+        gone = [key for key, (there, _) in cells.items() if not there]
+        if kept:
+            self._connection.executemany(PUT_CELL, kept)
+        if gone:
+            self._connection.executemany(
+                "DELETE FROM session_cell WHERE session_id = ? AND cell = ?", gone
+            )
+
+    def committed(self) -> None:
+        """What was applied is durable now."""
+        self.settled()
+        if self._kept:
+            self._linked.update(self._kept)
+            self._kept = {}
+            while len(self._linked) > LINKED_KEPT:
+                del self._linked[next(iter(self._linked))]
+
+    def settled(self) -> None:
+        """What was applied stays unless the whole transaction is rolled back."""
+        if self._fresh:
+            self._kept.update(self._fresh)
+            self._fresh = {}
+
+    def forget(self, *, all_of_it: bool) -> None:
+        """Rolled back: what was applied since `settled`, or all since the last commit."""
+        self._rows = Rows()
+        self._fresh = {}
+        self._sequences.forget()
+        if all_of_it:
+            self._kept = {}
+
+    def unlink(self, digest: bytes) -> None:
+        """The blob's row or file is gone or doubtful: the next content with this hash is written anew."""
+        self._linked.pop(digest, None)
+        self._fresh.pop(digest, None)
+
+    # --- content -------------------------------------------------------------------------------------
+
+    def _link(self, content: Content, now_ns: int) -> Written:
+        """Store content; make sure its blob row is written before whatever refers to it."""
+        if type(content) is bytes:
+            kept, original = self._content.cut(content)
+            digest = self._content.hash(kept)
+            if self._is_linked(digest, now_ns):
+                return Written(digest, len(kept), 0, original)
+            written = self._content.put_hashed(digest, kept, original)
+        elif isinstance(content, FileContent):
+            written = self._content.put_file(content.fd, content.length)
+        elif isinstance(content, Stored):
+            written = self._stored(content)
+        else:
+            raise OperationRefused("content of an unknown kind")
+        if not self._is_linked(written.hash, now_ns):
+            self._fresh[written.hash] = now_ns
+            self._rows.blobs.append(
+                (written.hash, written.length, written.disk_length, now_ns, now_ns)
+            )
+        return written
+
+    def _is_linked(self, digest: bytes, now_ns: int) -> bool:
+        """Whether the blob row is there, with an access time that is not old."""
+        linked = self._linked.get(digest)
+        if linked is None:
+            linked = self._fresh.get(digest) or self._kept.get(digest)
+        return linked is not None and now_ns - linked < RELINK_NS
+
+    def _stored(self, content: Stored) -> Written:
+        try:
+            disk_length = os.stat(self._content.path(content.hash.hex())).st_size
+        except FileNotFoundError:
+            raise OperationRefused("ingested content is gone") from None
+        return Written(content.hash, content.length, disk_length, content.original_length)
+
+    def _outputs(self, entry_id: int, outputs: Iterable[Output], now_ns: int) -> list[bytes]:
+        hashes = []
+        for output in outputs:
+            written = self._link(output.content, now_ns)
+            self._rows.outputs.append(
+                (entry_id, output.kind, written.hash, written.length, _meta(written))
+            )
+            hashes.append(written.hash)
+        return hashes
+
+    def _undo_rows(self, undo: Iterable[UndoRow], now_ns: int) -> int:
+        skipped = 0
+        for row in undo:
+            written = None if row.snapshot is None else self._link(row.snapshot, now_ns)
+            digest = None if written is None else written.hash
+            truncated = written is not None and written.original_length is not None
+            if not usable(row, digest, truncated):
+                skipped += 1
+                continue
+            self._rows.undo.append((row.entry_id, row.op, row.inverse.decode()))
+            if written is not None:
+                self._rows.outputs.append(
+                    (row.entry_id, "undo-snapshot", written.hash, written.length, None)
+                )
+                self._rows.pins.append((written.hash, "undo", str(row.entry_id), now_ns))
+        return skipped
+
+    # --- submissions ---------------------------------------------------------------------------------
+
+    def begin_submission(self, begin: BeginSubmission) -> None:
+        if begin.approval is not None:
+            self.flush()
+            plans.use_approval(self._connection, UseApproval(begin.approval, begin.ts))
+        row = [
+            begin.entry_id,
+            "submission",
+            None,
+            None,
+            begin.session,
+            begin.owner,
+            begin.principal,
+            begin.task,
+            begin.ts,
+            None,
+            begin.cwd,
+            begin.src,
+            head_of(begin.src),
+            begin.ast,
+            begin.effects.decode(),
+            None,
+            None,
+            "opaque" in begin.effect_kinds,
+            "running",
+        ]
+        rows = self._rows
+        rows.entries.append(row)
+        rows.open_entries[begin.entry_id] = row
+        for kind in begin.effect_kinds:
+            rows.effects.append((begin.entry_id, kind))
+        self._audit(begin.audit)
+
+    def finish_submission(self, finish: FinishSubmission) -> Finished:
+        rows = self._rows
+        entry_id, ended = finish.entry_id, finish.ended_ns
+        opened = rows.open_entries.pop(entry_id, None)
+        if opened is not None and opened[4] == finish.session and opened[5] == finish.owner:
+            opened[9] = finish.dur_ns
+            opened[15] = finish.status
+            opened[16] = finish.ok
+            opened[18] = "finished"
+        else:
+            rows.finishes.append(
+                (finish.dur_ns, finish.status, finish.ok, entry_id, finish.owner, finish.session)
+            )
+        self._statements(finish, finish.statements, ended)
+        hashes = self._outputs(entry_id, finish.outputs, ended)
+        skipped = self._undo_rows(finish.undo, ended)
+        take = self._sequences.take
+        all_seq = take("journal", ALL_SPACE)
+        own_seq = take("journal", finish.owner)
+        rows.events.append(("journal", ALL_SPACE, all_seq, entry_id, ended))
+        rows.events.append(("journal", finish.owner, own_seq, entry_id, ended))
+        transcript_seq = None
+        if finish.transcript is not None:
+            transcript_seq = take("session.transcript", finish.owner)
+            rows.transcripts.append((entry_id, ended, finish.transcript.decode()))
+            rows.events.append(("session.transcript", finish.owner, transcript_seq, entry_id, ended))
+        if finish.cells is not None:
+            self._cells(finish.cells, ended)
+        self._audit(finish.audit)
+        if finish.task_end is not None:
+            rows.task_ends.append(tasks.end_row(finish.task_end))
+        return Finished(all_seq, own_seq, transcript_seq, tuple(hashes), skipped)
+
+    def write_statements(self, write: WriteStatements) -> int:
+        now_ns = time.time_ns()
+        self._statements(write, write.statements, now_ns)
+        return self._undo_rows(write.undo, now_ns)
+
+    def _statements(
+        self,
+        of: FinishSubmission | WriteStatements,
+        statements: Iterable[Statement],
+        now_ns: int,
+    ) -> None:
+        rows = self._rows
+        for statement in statements:
+            rows.entries.append(
+                [
+                    statement.id,
+                    "statement",
+                    statement.parent_id,
+                    statement.ordinal,
+                    of.session,
+                    of.owner,
+                    of.principal,
+                    of.task,
+                    statement.ts,
+                    statement.dur_ns,
+                    statement.cwd,
+                    statement.src,
+                    head_of(statement.src),
+                    statement.ast,
+                    statement.effects.decode(),
+                    statement.status,
+                    statement.ok,
+                    "opaque" in statement.effect_kinds,
+                    statement.state,
+                ]
+            )
+            for kind in statement.effect_kinds:
+                rows.effects.append((statement.id, kind))
+            if statement.outputs:
+                self._outputs(statement.id, statement.outputs, now_ns)
+
+    def _cells(self, cells: CellChanges, now_ns: int) -> None:
+        session_id = cells.session_id
+        rows = self._rows
+        if cells.replace:
+            self.flush()
+            rows = self._rows
+            self._connection.execute("DELETE FROM session_cell WHERE session_id = ?", (session_id,))
+        for cell in cells.removed:
+            rows.cells[session_id, cell] = (False, None)
+        for cell, value in cells.changed:
+            rows.cells[session_id, cell] = (True, value)
+        if cells.next_out is not None or cells.last_used_ns is not None:
+            rows.sessions.append((cells.next_out, cells.last_used_ns, session_id))
+        if cells.pinned or cells.unpinned:
+            self._value_pins(cells, now_ns)
+
+    def _value_pins(self, cells: CellChanges, now_ns: int) -> None:
+        self.flush()
+        holder = str(cells.session_id)
+        self._connection.executemany(
+            "DELETE FROM pin WHERE hash = ? AND reason = 'value' AND holder = ?",
+            [(digest, holder) for digest in cells.unpinned],
+        )
+        self._connection.executemany(
+            """
+            INSERT OR IGNORE INTO pin SELECT b.hash, 'value', ?, ? FROM blob b
+            WHERE b.hash = ? AND EXISTS (SELECT 1 FROM session WHERE id = ?)
+            """,
+            [(holder, now_ns, digest, cells.session_id) for digest in cells.pinned],
+        )
+
+    def _audit(self, audit: Iterable[AuditRow]) -> None:
+        for row in audit:
+            self._rows.audit.append(
+                (
+                    row.ts,
+                    row.kind,
+                    row.principal,
+                    row.owner,
+                    row.session,
+                    row.plan_ref,
+                    row.entry_id,
+                    row.detail.decode(),
+                )
+            )
+
+    def save_cells(self, save: SaveCells) -> None:
+        self._cells(save.cells, time.time_ns())
+
+    def append_audit(self, append: AppendAudit) -> None:
+        self._audit(append.rows)
+
+    # --- everything else -----------------------------------------------------------------------------
+
+    def together(self, together: Together) -> tuple[object, ...]:
+        results = tuple(self.apply(operation) for operation in together.operations)
+        self.flush()
+        return results
+
+    def interrupt(self, interrupt: InterruptSubmissions) -> tuple[Interrupted, ...]:
+        return self._interrupt(
+            "owner = ? AND session = ? AND state = 'running'",
+            (interrupt.owner, interrupt.session),
+            interrupt.ended_ns,
+        )
+
+    def _interrupt(
+        self, where: str, parameters: tuple[object, ...], ended_ns: int
+    ) -> tuple[Interrupted, ...]:
+        running = self._connection.execute(
+            f"SELECT id, kind, owner, session, principal, head FROM entry WHERE {where} ORDER BY id",
+            parameters,
+        ).fetchall()
+        self._connection.executemany(
+            "UPDATE entry SET state = 'interrupted', dur_ns = NULL, status = NULL, ok = NULL WHERE id = ?",
+            [(row[0],) for row in running],
+        )
+        ended = tuple(
+            Interrupted(
+                entry_id,
+                owner,
+                session,
+                principal,
+                head,
+                self._sequences.take("journal", ALL_SPACE),
+                self._sequences.take("journal", owner),
+            )
+            for entry_id, kind, owner, session, principal, head in running
+            if kind == "submission"
+        )
+        self._connection.executemany(
+            "INSERT INTO event VALUES ('journal', ?, ?, ?, ?)",
+            [
+                row
+                for entry in ended
+                for row in (
+                    (ALL_SPACE, entry.journal_seq_all, entry.entry_id, ended_ns),
+                    (entry.owner, entry.journal_seq, entry.entry_id, ended_ns),
+                )
+            ],
+        )
+        return ended
+
+    def recover(self, recover: Recover) -> Recovery:
+        interrupted = self._interrupt("state = 'running'", (), recover.now_ns)
+        running = self._connection.execute(
+            """
+            SELECT t.number, ifnull(s.name, '') FROM task t LEFT JOIN session s ON s.id = t.session_id
+            WHERE t.finished_ns IS NULL ORDER BY t.number
+            """
+        ).fetchall()
+        self._connection.executemany(
+            "UPDATE task SET state = 'failed', finished_ns = ?, error = ? WHERE number = ?",
+            [
+                (recover.now_ns, recover.task_error(session).decode(), number)
+                for number, session in running
+            ],
+        )
+        expired = self._connection.execute(
+            "DELETE FROM plan WHERE expires_ns <= ?", (recover.now_ns,)
+        ).rowcount
+        dropped = self._connection.execute(
+            """
+            DELETE FROM pin WHERE reason = 'value'
+            AND holder NOT IN (SELECT CAST(id AS TEXT) FROM session)
+            """
+        ).rowcount
+        return Recovery(
+            tuple(entry.entry_id for entry in interrupted),
+            tuple(number for number, _ in running),
+            expired,
+            dropped,
+        )
+
+    def link_blob(self, link: LinkBlob) -> None:
+        self._link(link.content, link.now_ns)
+        self._value_pins(
+            CellChanges(session_id=link.session_id, pinned=(link.content.hash,)), link.now_ns
+        )
+
+    def custom(self, custom: Custom[Any]) -> Any:
+        return custom.run(self._connection)
+
+    def probe(self, probe: Probe) -> None:
+        self._connection.execute(
+            """
+            INSERT INTO counter (name, value) VALUES ('probe', 1)
+            ON CONFLICT (name) DO UPDATE SET value = value + 1
+            """
+        )
+
+
+def _meta(written: Written) -> str | None:
+    if written.original_length is None:
+        return None
+    return (
+        f'{{"truncated":true,"original_len":{written.original_length},"stored_len":{written.length}}}'
+    )
+
+
+def _set_pin(connection: sqlite3.Connection, pin: SetPin) -> bool:
+    if connection.execute("SELECT 1 FROM blob WHERE hash = ?", (pin.hash,)).fetchone() is None:
+        raise OperationRefused(f"missing CAS blob {pin.hash.hex()}")
+    row = (pin.hash, pin.reason, pin.holder, pin.now_ns)
+    return connection.execute(INSERT_PIN, row).rowcount > 0
+
+
+def _release_pin(connection: sqlite3.Connection, pin: ReleasePin) -> bool:
+    return (
+        connection.execute(
+            "DELETE FROM pin WHERE hash = ? AND reason = ? AND holder = ?",
+            (pin.hash, pin.reason, pin.holder),
+        ).rowcount
+        > 0
+    )
+
+
+def _release_manual(connection: sqlite3.Connection, pin: ReleaseManualPins) -> bool:
+    deleted = connection.execute(
+        "DELETE FROM pin WHERE hash = ? AND reason = 'manual'", (pin.hash,)
+    )
+    return deleted.rowcount > 0
+
+
+def _touch_blobs(connection: sqlite3.Connection, touch: TouchBlobs) -> None:
+    connection.executemany(
+        "UPDATE blob SET last_access_ns = max(last_access_ns, ?) WHERE hash = ?",
+        [(touch.now_ns, digest) for digest in touch.hashes],
+    )
+
+
+# Operations whose rows are collected; operations that need more than the connection; all others.
+COLLECTED: Final[Mapping[type[Operation[Any]], Callable[[Changes, Any], Any]]] = {
+    BeginSubmission: Changes.begin_submission,
+    FinishSubmission: Changes.finish_submission,
+    WriteStatements: Changes.write_statements,
+    SaveCells: Changes.save_cells,
+    AppendAudit: Changes.append_audit,
+}
+OWN: Final[Mapping[type[Operation[Any]], Callable[[Changes, Any], Any]]] = {
+    Together: Changes.together,
+    InterruptSubmissions: Changes.interrupt,
+    Recover: Changes.recover,
+    LinkBlob: Changes.link_blob,
+    Custom: Changes.custom,
+    Probe: Changes.probe,
+}
+PLAIN: Final[Mapping[type[Operation[Any]], Callable[[sqlite3.Connection, Any], Any]]] = {
+    **plans.WRITES,
+    **session_state.WRITES,
+    **tasks.WRITES,
+    SetPin: _set_pin,
+    ReleasePin: _release_pin,
+    ReleaseManualPins: _release_manual,
+    TouchBlobs: _touch_blobs,
+}

@@ -1,0 +1,84 @@
+"""Results on their way back: who waits, and how a batch of results reaches a loop.
+
+`deliver` gets a whole batch and passes it to `settle` on the thread that should see the results. Waiters
+of blocking calls are told at once, on whatever thread finished their work.
+
+Failure: a callback that raises is logged and does not keep the others from their results.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from journal.errors import StoreError
+
+T = TypeVar("T")
+
+log = logging.getLogger("shoal.journal")
+
+Done = Callable[[Any, StoreError | None], None]
+
+
+class Completion(NamedTuple):
+    """One result or error, and the callback that wants it."""
+
+    done: Done
+    result: Any
+    error: StoreError | None
+
+
+Deliver = Callable[[list[Completion]], None]
+
+
+def settle(batch: Sequence[Completion]) -> None:
+    """Call every callback of a batch."""
+    for done, result, error in batch:
+        try:
+            done(result, error)
+        except Exception:
+            log.exception("a completion of the store failed")
+
+
+class Waiter(Generic[T]):
+    """A callback that a thread waits for."""
+
+    __slots__ = ("_error", "_lock", "_result")
+
+    _result: T
+    _error: StoreError | None
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._error = None
+
+    def __call__(self, result: T, error: StoreError | None) -> None:
+        self._result = result
+        self._error = error
+        self._lock.release()
+
+    def wait(self) -> T:
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            return self._result
+
+
+def hand_over(batch: list[Completion], deliver: Deliver | None) -> None:
+    """Tell blocking waiters now and give the rest to `deliver` in one piece."""
+    if deliver is None:
+        settle(batch)
+        return
+    waiting = [completion for completion in batch if isinstance(completion.done, Waiter)]
+    if waiting:
+        settle(waiting)
+        batch = [completion for completion in batch if not isinstance(completion.done, Waiter)]
+    if batch:
+        try:
+            deliver(batch)
+        except RuntimeError:
+            # The loop is closed: nobody is left who could want these results.
+            log.debug("results of the store came after the end of their loop")

@@ -1,0 +1,283 @@
+"""The writer thread: everything that waits becomes one transaction.
+
+A batch is first done without savepoints. If an operation turns out bad, the transaction is rolled back
+and the batch is done again with one savepoint for each, so that only the bad ones fail: all operations
+can be done twice, since content is named by its hash and rows vanish with the rollback. After the commit the
+completions of the whole batch leave in one piece.
+
+Failure: an operation that does not fit gets `OperationRefused`; when the world is in the way
+(`StoreUnavailable`) what could not be committed fails, `failure` says why, and the store is tried again with
+every batch and at least every RETRY_S seconds.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from journal.apply import Changes
+from journal.cas import ContentStore
+from journal.completion import Completion, Deliver, Done, hand_over
+from journal.database import unavailable
+from journal.errors import OperationRefused, StoreError, StoreUnavailable
+from journal.records import (
+    Content,
+    FileContent,
+    FinishSubmission,
+    Operation,
+    Probe,
+    Together,
+    WriteStatements,
+)
+
+RETRY_S: Final = 5.0
+BATCH_MAX: Final = 4096
+# Errors of the operation itself; every other error of SQLite or the system is the world's.
+OWN_ERRORS: Final = (
+    sqlite3.IntegrityError,
+    sqlite3.ProgrammingError,
+    sqlite3.InterfaceError,
+    sqlite3.DataError,
+    OverflowError,
+    UnicodeError,
+    ValueError,
+    TypeError,
+    KeyError,
+)
+BAD_DESCRIPTOR_ERRNOS: Final = frozenset({errno.EBADF, errno.ESPIPE, errno.EISDIR})
+
+log = logging.getLogger("shoal.journal")
+
+Item = tuple[Operation[Any], Done]
+
+
+class Writer:
+    """Owns the write connection from `start` to `stop`."""
+
+    # `failure` is written by the writer thread alone and read by anybody. `_in_transaction` mirrors the
+    # connection for the writer thread. Items are posted from any thread; None ends the thread.
+    failure: StoreUnavailable | None
+    _items: SimpleQueue[Item | None]
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        content: ContentStore,
+        *,
+        deliver: Deliver | None,
+        on_failure_change: Callable[[StoreUnavailable | None], None] | None,
+        guard: AbstractContextManager[Any] | None = None,
+    ) -> None:
+        self._connection = connection
+        self._deliver = deliver
+        self._on_failure_change = on_failure_change
+        # Held during a batch; only an in-memory database, whose one connection is shared, has one.
+        self._guard: AbstractContextManager[Any] = guard or nullcontext()
+        self._changes = Changes(connection, content, self._begin)
+        self._items = SimpleQueue()
+        self._in_transaction = False
+        self.failure = None
+        self.failures_seen = 0
+        self._thread = threading.Thread(target=self._run, name="journal-writer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def post(self, operation: Operation[Any], done: Done) -> None:
+        self._items.put((operation, done))
+
+    def stop(self) -> None:
+        """Do what was posted before, then end the thread."""
+        self._items.put(None)
+        self._thread.join()
+
+    def unlink(self, digest: bytes) -> None:
+        """Content turned out missing or damaged; any thread may say so."""
+        self._changes.unlink(digest)
+
+    # --- the thread ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        for batch in self._batches():
+            try:
+                with self._guard:
+                    completions = self._do(batch)
+            except Exception as error:
+                log.exception("a batch of the store failed")
+                completions = self._all_failed(batch, StoreUnavailable("io_error", str(error)))
+            for operation, _ in batch:
+                close_descriptors(operation)
+            hand_over(completions, self._deliver)
+
+    def _batches(self) -> Iterator[list[Item]]:
+        items = self._items
+        while True:
+            try:
+                first = items.get(timeout=RETRY_S if self.failure is not None else None)
+            except Empty:
+                yield [(Probe(), _nobody)]
+                continue
+            if first is None:
+                return
+            batch = [first]
+            try:
+                while len(batch) < BATCH_MAX:
+                    item = items.get_nowait()
+                    if item is None:
+                        yield batch
+                        return
+                    batch.append(item)
+            except Empty:
+                pass
+            yield batch
+
+    def _do(self, batch: list[Item]) -> list[Completion]:
+        try:
+            results = [self._changes.apply(operation) for operation, _ in batch]
+            self._changes.flush()
+        except (StoreError, sqlite3.Error, OSError, *OWN_ERRORS) as error:
+            self._roll_back()
+            failure = error_of(error)
+            if isinstance(failure, StoreUnavailable) and failure.cause == "locked":
+                return self._all_failed(batch, failure)
+            if len(batch) == 1:
+                if isinstance(failure, StoreUnavailable):
+                    return self._all_failed(batch, failure)
+                return [Completion(batch[0][1], None, failure)]
+            return self._do_carefully(batch)
+        except Exception:
+            log.exception("an operation of the store failed")
+            self._roll_back()
+            return self._do_carefully(batch)
+        try:
+            self._commit()
+        except sqlite3.Error as error:
+            self._roll_back()
+            return self._all_failed(batch, unavailable(error))
+        self._changes.committed()
+        self._set_failure(None)
+        return [
+            Completion(done, result, None)
+            for (_, done), result in zip(batch, results, strict=True)
+        ]
+
+    def _do_carefully(self, batch: list[Item]) -> list[Completion]:
+        """The same with a savepoint around every operation."""
+        completions: list[Completion] = []
+        failure: StoreUnavailable | None = None
+        try:
+            self._begin()
+            for operation, done in batch:
+                result, error = self._do_one(operation)
+                if isinstance(error, StoreUnavailable):
+                    failure = error
+                completions.append(Completion(done, result, error))
+            self._commit()
+        except sqlite3.Error as error:
+            self._roll_back()
+            return self._all_failed(batch, unavailable(error))
+        self._changes.committed()
+        self._set_failure(failure)
+        return completions
+
+    def _do_one(self, operation: Operation[Any]) -> tuple[Any, StoreError | None]:
+        self._connection.execute("SAVEPOINT one")
+        try:
+            result = self._changes.apply(operation)
+            self._changes.flush()
+        except Exception as error:
+            if not self._connection.in_transaction:
+                raise
+            self._connection.execute("ROLLBACK TO one")
+            self._connection.execute("RELEASE one")
+            self._changes.forget(all_of_it=False)
+            return None, error_of(error)
+        self._connection.execute("RELEASE one")
+        self._changes.settled()
+        return result, None
+
+    def _begin(self) -> None:
+        if not self._in_transaction:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._in_transaction = True
+
+    def _commit(self) -> None:
+        if self._in_transaction:
+            self._connection.execute("COMMIT")
+            self._in_transaction = False
+
+    def _roll_back(self) -> None:
+        self._in_transaction = False
+        self._changes.forget(all_of_it=True)
+        if self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                log.exception("a transaction of the store could not be rolled back")
+
+    def _all_failed(self, batch: list[Item], failure: StoreUnavailable) -> list[Completion]:
+        self._set_failure(failure)
+        return [Completion(done, None, failure) for _, done in batch]
+
+    def _set_failure(self, failure: StoreUnavailable | None) -> None:
+        if failure is not None:
+            self.failures_seen += 1
+        before, self.failure = self.failure, failure
+        changed = (before is None) != (failure is None)
+        if changed and self._on_failure_change is not None:
+            tell = self._on_failure_change
+            hand_over([Completion(lambda *_: tell(failure), None, None)], self._deliver)
+
+
+def error_of(error: Exception) -> StoreError:
+    """The error that the poster of an operation gets."""
+    if isinstance(error, StoreError):
+        return error
+    if isinstance(error, OWN_ERRORS):
+        refused = OperationRefused(str(error))
+        refused.__cause__ = error
+        return refused
+    if isinstance(error, OSError) and error.errno in BAD_DESCRIPTOR_ERRNOS:
+        return OperationRefused(f"unreadable content: {error.strerror}")
+    if isinstance(error, sqlite3.Error | OSError):
+        return unavailable(error)
+    log.error("an operation of the store failed", exc_info=error)
+    refused = OperationRefused(f"unexpected {type(error).__name__}")
+    refused.__cause__ = error
+    return refused
+
+
+def close_descriptors(operation: Operation[Any]) -> None:
+    """Close what the operation's content was read from."""
+    for content in _contents(operation):
+        if isinstance(content, FileContent):
+            try:
+                os.close(content.fd)
+            except OSError:
+                log.debug("a content descriptor was closed already")
+
+
+def _contents(operation: Operation[Any]) -> Iterator[Content | None]:
+    if isinstance(operation, FinishSubmission):
+        for output in operation.outputs:
+            yield output.content
+    if isinstance(operation, FinishSubmission | WriteStatements):
+        for statement in operation.statements:
+            for output in statement.outputs:
+                yield output.content
+        for row in operation.undo:
+            yield row.snapshot
+    elif isinstance(operation, Together):
+        for part in operation.operations:
+            yield from _contents(part)
+
+
+def _nobody(result: Any, error: StoreError | None) -> None:
+    """The completion of the writer's own attempts."""
