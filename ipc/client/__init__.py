@@ -12,7 +12,10 @@ Failure: `RpcError(code, message, data)` for error answers, the classes of `ipc.
 everything between here and the kernel.
 """
 
-from ipc.client.aio import AsyncClient, AsyncSubscription
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from ipc.client.blocking import Client, Subscription
 from ipc.client.credentials import find_token, read_token_file
 from ipc.client.errors import (
@@ -24,8 +27,11 @@ from ipc.client.errors import (
     TokenFileError,
 )
 from ipc.client.locate import DEFAULT_SESSION, InvalidLabel, runtime_dir, socket_label, socket_path
-from ipc.client.protocol import Event, Notice
+from ipc.client.protocol import Event, Notice, NoticeHandler
 from ipc.jsonrpc import Code, RpcError
+
+if TYPE_CHECKING:
+    from ipc.client.aio import AsyncClient, AsyncSubscription
 
 __all__ = [
     "DEFAULT_SESSION",
@@ -40,6 +46,7 @@ __all__ = [
     "InvalidLabel",
     "NotReachable",
     "Notice",
+    "NoticeHandler",
     "ProtocolViolation",
     "RpcError",
     "Subscription",
@@ -50,3 +57,12 @@ __all__ = [
     "socket_label",
     "socket_path",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # A command that blocks anyway must not pay for loading asyncio.
+    if name in ("AsyncClient", "AsyncSubscription"):
+        from ipc.client import aio
+
+        return getattr(aio, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,12 +33,11 @@ from ipc.client.protocol import (
     EventQueue,
     Exchange,
     Notice,
+    NoticeHandler,
     Reply,
     backoff,
 )
 from ipc.jsonrpc import RpcError
-
-NoticeHandler = Callable[[Notice], None]
 
 
 class AsyncSubscription:

@@ -18,7 +18,7 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -26,10 +26,17 @@ from typing import Any, NamedTuple, Self
 from ipc.client.autostart import ensure_kernel
 from ipc.client.credentials import check_listener
 from ipc.client.errors import ClientClosed, ClientError, ConnectionLost, NotReachable
-from ipc.client.protocol import READ_BYTES, Event, EventQueue, Exchange, Notice, Reply, backoff
+from ipc.client.protocol import (
+    READ_BYTES,
+    Event,
+    EventQueue,
+    Exchange,
+    Notice,
+    NoticeHandler,
+    Reply,
+    backoff,
+)
 from ipc.jsonrpc import RpcError
-
-NoticeHandler = Callable[[Notice], None]
 
 
 class Subscription:

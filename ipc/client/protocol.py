@@ -13,7 +13,7 @@ the exchange is finished and the connection must end.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -51,6 +51,9 @@ class Notice(msgspec.Struct, frozen=True, gc=False):
 
     method: str
     params: Any
+
+
+NoticeHandler = Callable[[Notice], None]
 
 
 class _ErrorObject(msgspec.Struct):

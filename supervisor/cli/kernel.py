@@ -1,0 +1,141 @@
+"""`shoal kernel`: make the options, check them, serve (chapter 81, section 7.1).
+
+Everything that can be wrong with the start is looked at here or in `daemon.run`; both say it in one
+line on stderr.
+
+Failure: Failure with exit 1; UsageError for options that contradict each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ipc.client import InvalidLabel
+from supervisor.cli.call import Call
+from supervisor.cli.failure import Exit, Failure
+from supervisor.cli.options import UsageError
+from supervisor.config import ConfigError
+from supervisor.kernel_options import KernelOptions, kernel_options
+
+# Options that set a configuration key.
+_KEYS: Final[Mapping[str, str]] = {
+    "require_token": "kernel.require_token",
+    "max_sessions": "quotas.sessions",
+    "max_connections": "quotas.connections",
+    "idle_exit": "kernel.idle_exit_s",
+    "drain_timeout": "kernel.drain_timeout_s",
+    "log_level": "logging.level",
+    "log_format": "logging.format",
+    "log_file": "logging.file",
+    "metrics_listen": "metrics.listen",
+}
+
+
+def run(call: Call) -> int:
+    for one, other in (("agent_endpoint", "no_agent_endpoint"), ("foreground", "daemonize")):
+        if call.flag(one) and call.flag(other):
+            names = [f"--{key.replace('_', '-')}" for key in (one, other)]
+            raise UsageError(f"{' and '.join(names)} contradict each other")
+    if call.flag("check"):
+        _options(call)
+        return Exit.SUCCESS
+    if call.flag("daemonize"):
+        # Before anything else is loaded: the child must be able to do everything itself.
+        return _daemonize(call)
+    return _serve(_options(call))
+
+
+def _serve(options: KernelOptions) -> int:
+    from supervisor import daemon
+
+    return daemon.run(options)
+
+
+def _options(call: Call, on_ready: Callable[[], None] = lambda: None) -> KernelOptions:
+    overrides = {
+        key: call.arguments.values[name]
+        for name, key in _KEYS.items()
+        if name in call.arguments.values
+    }
+    if call.flag("agent_endpoint") or call.flag("no_agent_endpoint"):
+        overrides["agents.enabled"] = call.flag("agent_endpoint")
+    try:
+        options = kernel_options(
+            call.environ,
+            config_file=call.text("config"),
+            overrides=overrides,
+            socket=call.text("socket"),
+            session=call.text("session"),
+            state=call.text("state_dir"),
+            policy=call.text("policy"),
+            in_memory=call.flag("in_memory"),
+            ephemeral=call.flag("ephemeral"),
+            pid_file=call.text("pid_file"),
+            on_ready=on_ready,
+        )
+    except ConfigError as error:
+        raise Failure(str(error)) from error
+    except InvalidLabel as error:
+        raise UsageError(str(error)) from error
+    _check_policy(options)
+    return options
+
+
+def _check_policy(options: KernelOptions) -> None:
+    """A policy that is there but cannot be read is never replaced by a permissive one."""
+    path = options.paths.policy
+    if path is None:
+        return
+    try:
+        tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise Failure(f"policy {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Failure(f"policy {path}: {error}") from error
+
+
+def _daemonize(call: Call) -> int:
+    """Serve in a detached child; return when it is ready, or with its exit code.
+
+    The child keeps stderr until it is ready, so that a failure is seen where it was asked for.
+    """
+    ready, report = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(report)
+        with os.fdopen(ready, "rb") as pipe:
+            said = pipe.read(1)
+        if said:
+            return Exit.SUCCESS
+        _, status = os.waitpid(child, 0)
+        return max(os.waitstatus_to_exitcode(status), Exit.FAILED)
+    code = int(Exit.FAILED)
+    try:
+        os.close(ready)
+        os.setsid()
+        code = _serve(_options(call, on_ready=lambda: _detach(report)))
+    except Failure as error:
+        sys.stderr.write(f"shoal-kernel: {error}\n")
+        code = error.code
+    except UsageError as error:
+        sys.stderr.write(f"shoal-kernel: {error}\n")
+        code = Exit.USAGE
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _detach(report: int) -> None:
+    """Let go of the caller's streams and tell the waiting parent."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(null, descriptor)
+    os.close(null)
+    with contextlib.suppress(BrokenPipeError):
+        os.write(report, b"\n")
+    os.close(report)
