@@ -68,7 +68,7 @@ PATH_TYPES: Final = (str, Path)
 class Arguments:
     """The arguments of one call, in source order; `call` is the AST node when there is one."""
 
-    __slots__ = ("_values", "call", "ev", "head", "items", "span", "stdin", "trailing")
+    __slots__ = ("_values", "call", "ev", "head", "items", "span", "trailing")
 
     def __init__(
         self,

@@ -104,6 +104,12 @@ class CommandSite:
             ),
         )
 
+    @classmethod
+    def named(cls, head: str, span: Span | None) -> CommandSite:
+        """The call of a head alone, for a name that is used as an expression."""
+        place = ast.Span(*span) if span is not None else ast.Span(0, 0)
+        return cls(ast.CmdCall(head, False, [], [], [], False, place), (), ())
+
     def evaluate_arguments(self, ev: Evaluator, frame: Any) -> list[Argument]:
         """The arguments in source order, evaluated left to right."""
         if self.constant_arguments is not None:

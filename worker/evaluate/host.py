@@ -41,6 +41,10 @@ class Authority:
     def check(self, effect: Any) -> None:
         return None
 
+    def admit_spawn(self, request: Any) -> Any:
+        """The spawn gate, see worker.commands.gate; None admits the program as it was found."""
+        return None
+
 
 @dataclass(slots=True)
 class Limits:
