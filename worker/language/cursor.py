@@ -1,0 +1,306 @@
+"""Where the parser is: the current token, the names in scope, the limits, and the way back.
+
+One Cursor serves one parse. The layers above it (strings, patterns, commands, expressions,
+statements) add reading methods and no state of their own. A string hole is read in place: the same
+cursor with a nearer end and spans counted from the hole's start.
+
+Failure: reading methods raise ParseError only. After one, the cursor is usable only through
+`restore`.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from worker.language import diagnostics
+from worker.language.ast import Block, Cmd, Expr, Span, Stmt
+from worker.language.diagnostics import Lesson, ParseError
+from worker.language.source import Source, SpanFactory
+from worker.language.tokens import (
+    BAD,
+    CONSTRUCTORS,
+    CONTINUATION,
+    IDENT,
+    NUMBER,
+    QUOTE,
+    TAGGED,
+    TOKEN,
+    TOKEN_KINDS,
+    TOKEN_NAMES,
+)
+
+# Nested constructs the parser enters. One level of source nesting is up to three of these, so
+# more than 250 levels of any kind parse.
+LEVELS_MAX = 800
+# Depth of the finished tree, in nested JSON objects and arrays; bounds what encoding and
+# evaluating it recurse through, also for flat-looking chains such as `1 + 1 + 1 …`.
+HEIGHT_MAX = 2_000
+# A node with its span, and nothing deeper.
+LEAF_HEIGHT = 2
+
+# What `{` and `=>` mean at the top level of the construct being read; brackets reset it.
+MODE_PLAIN = 0
+MODE_TRIAL = 1  # a header, trailing blocks allowed: we may come back
+MODE_NO_BLOCK = 2  # a header without trailing blocks
+MODE_GUARD_TRIAL = 4  # a match guard, lambdas with parentheses allowed: we may come back
+MODE_NO_LAMBDA = 8  # a match guard without them
+
+State = tuple[int, int, str, str, int, int, int, int, int, SpanFactory]
+
+
+class Cursor:
+    # Text and the part of it being read. `limit` and `span` change only in `hole`.
+    source: Source
+    src: str
+    limit: int
+    span: SpanFactory
+    # The current token: kind, text of an identifier, start, end; and where the one before ended.
+    # Numbers, strings and tagged literals are read when used, until then `end` is past their first
+    # character only. All five change in `advance` and in the readers of those literals.
+    kind: str
+    text: str
+    start: int
+    end: int
+    last: int
+    mode: int
+    # Open constructs, and the height of the node read last.
+    levels: int
+    height: int
+    # Value-bound names with the number of open scopes that bind them, and the order of binding as
+    # (name, version before). Equal versions mean equal bindings, so a version can be a memo key.
+    repl: bool
+    bound: dict[str, int]
+    trail: list[tuple[str, int]]
+    version: int
+    versions: dict[tuple[int, str], int]
+    # What reading ahead found out: headers that need MODE_NO_BLOCK, guards that need
+    # MODE_NO_LAMBDA, blocks read as trailing blocks of a header, whether a trial met its subject.
+    blockless_headers: set[int]
+    lambdaless_guards: set[int]
+    blocks: dict[tuple[int, int], tuple[Block, int, int] | ParseError]
+    trial_used: bool
+    # The newline looked past last, what the line after it continues, and where.
+    newline: int
+    newline_continues: int
+    newline_target: int
+
+    __slots__ = (
+        "blockless_headers", "blocks", "bound", "end", "height", "kind", "lambdaless_guards",
+        "last", "levels", "limit", "mode", "newline", "newline_continues", "newline_target",
+        "repl", "source", "span", "src", "start", "text", "trail", "trial_used", "version",
+        "versions",
+    )  # fmt: skip
+
+    def __init__(self, text: str, repl: bool, values: frozenset[str]) -> None:
+        self.source = Source(text)
+        self.src = text
+        self.limit = len(text)
+        self.span = self.source.spans_from(0)
+        self.kind = ""
+        self.text = ""
+        self.start = self.end = self.last = 0
+        self.mode = MODE_PLAIN
+        self.levels = 0
+        self.height = 0
+        self.repl = repl
+        self.bound = dict.fromkeys(values | CONSTRUCTORS, 1)
+        if repl:
+            self.bound.update(it=1, out=1)
+        self.trail = []
+        self.version = 0
+        self.versions = {}
+        self.blockless_headers = set()
+        self.lambdaless_guards = set()
+        self.blocks = {}
+        self.trial_used = False
+        self.newline = -1
+        self.newline_continues = 0
+        self.newline_target = 0
+
+    # --- tokens ----------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Step to the next expression token."""
+        self.last = self.end
+        found = TOKEN(self.src, self.end, self.limit)
+        group = found.lastindex  # type: ignore[union-attr]
+        self.start, self.end = found.span(group)  # type: ignore[union-attr,arg-type]
+        if group == 1:
+            self.kind = IDENT
+            self.text = found[1]  # type: ignore[index]
+        elif group == 2:
+            self.kind = found[2]  # type: ignore[index]
+        else:
+            self.kind = TOKEN_KINDS[group]  # type: ignore[index]
+
+    def seek(self, position: int) -> None:
+        """Make the first token at or after `position` the current one."""
+        self.end = position
+        self.advance()
+
+    def skip_newlines(self) -> None:
+        while self.kind == "\n":
+            self.advance()
+
+    def expect(self, kind: str) -> None:
+        """Step over a token of this kind, or fail."""
+        if self.kind != kind:
+            self.fail(f"expected `{kind}`")
+        self.advance()
+
+    def identifier(self) -> str:
+        """Step over an identifier and return it, or fail."""
+        if self.kind is not IDENT:
+            self.fail("expected identifier")
+        name = self.text
+        self.advance()
+        return name
+
+    def continues(self) -> int:
+        """At a newline: which construct the next line continues (a CONTINUES_ constant), or 0."""
+        if self.newline != self.start:
+            found = CONTINUATION(self.src, self.start, self.limit)
+            group = found.lastindex or 0  # type: ignore[union-attr]
+            self.newline = self.start
+            self.newline_continues = group
+            self.newline_target = found.start(group)  # type: ignore[union-attr]
+        return self.newline_continues
+
+    def since(self, node: Expr) -> Span:
+        """From the start of a node to the end of the token before the current one."""
+        return Span(node.span.start, self.span(self.last, self.last).end)
+
+    # --- errors ----------------------------------------------------------------------------------
+
+    def fail(self, message: str, hint: str | None = None) -> NoReturn:
+        """The current token does not fit. Its own trouble, if any, is told first."""
+        self.examine()
+        raise ParseError(message, self.span(self.start, self.end), hint)
+
+    def teach(self, lesson: Lesson, start: int, end: int) -> NoReturn:
+        message, hint = lesson
+        raise ParseError(message, self.span(start, end), hint)
+
+    def examine(self) -> None:
+        """Read the current token in full; raise what is wrong with it by itself."""
+        kind, start = self.kind, self.start
+        if kind == "|":
+            self.teach(diagnostics.PIPE, start, self.end)
+        if kind is BAD:
+            self.bad_character(start)
+        if kind is NUMBER:
+            self.number()
+        elif kind is QUOTE:
+            _, self.end = self.string_at(start)
+        elif kind is TAGGED:
+            self.tagged()
+
+    def bad_character(self, at: int) -> NoReturn:
+        character = self.src[at]
+        if character == "$":
+            self.teach(diagnostics.SIGIL, at, at + 1)
+        if character == "`":
+            self.teach(diagnostics.BACKTICK, at, at + 1)
+        if character == "&":
+            for operator in ("&>>", "&>"):
+                if self.src.startswith(operator, at, self.limit):
+                    self.teach(diagnostics.MERGE_REDIRECT, at, at + len(operator))
+            self.teach(diagnostics.AMPERSAND, at, at + 1)
+        raise ParseError(f"unexpected character `{character}`", self.span(at, at + 1))
+
+    def token_name(self) -> str:
+        """The current token as messages call it."""
+        if self.kind is IDENT:
+            return f"Ident({debug_text(self.text)})"
+        return TOKEN_NAMES.get(self.kind, self.kind)
+
+    # --- limits ----------------------------------------------------------------------------------
+
+    def enter(self) -> None:
+        """Count one nested construct; the caller takes it back from `levels`."""
+        self.levels += 1
+        if self.levels > LEVELS_MAX:
+            self.too_deep()
+
+    def grow(self, height: int) -> None:
+        """Set the height of the node just made."""
+        self.height = height
+        if height > HEIGHT_MAX:
+            self.too_deep()
+
+    def too_deep(self) -> NoReturn:
+        self.teach(diagnostics.NESTING, self.start, min(self.end, self.limit))
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def bind(self, name: str) -> None:
+        """Add a value-bound name to the innermost scope."""
+        self.bound[name] = self.bound.get(name, 0) + 1
+        self.trail.append((name, self.version))
+        key = (self.version, name)
+        self.version = self.versions.setdefault(key, len(self.versions) + 1)
+
+    def leave_scope(self, mark: int) -> None:
+        """Forget the names bound since the trail was `mark` long."""
+        while len(self.trail) > mark:
+            name, self.version = self.trail.pop()
+            count = self.bound[name] - 1
+            if count:
+                self.bound[name] = count
+            else:
+                del self.bound[name]
+
+    # --- the way back ----------------------------------------------------------------------------
+
+    def save(self) -> State:
+        return (
+            self.start, self.end, self.kind, self.text, self.last,
+            self.mode, self.levels, len(self.trail), self.limit, self.span,
+        )  # fmt: skip
+
+    def restore(self, state: State) -> None:
+        (
+            self.start, self.end, self.kind, self.text, self.last,
+            self.mode, self.levels, mark, self.limit, self.span,
+        ) = state  # fmt: skip
+        self.leave_scope(mark)
+
+    # --- the layers above ------------------------------------------------------------------------
+
+    def number(self) -> Expr:
+        raise NotImplementedError
+
+    def tagged(self) -> Expr:
+        raise NotImplementedError
+
+    def string_at(self, position: int) -> tuple[Expr, int]:
+        raise NotImplementedError
+
+    def expression(self) -> Expr:
+        raise NotImplementedError
+
+    def operand_or_command(self) -> Expr:
+        raise NotImplementedError
+
+    def block(self) -> Block:
+        raise NotImplementedError
+
+    def trailing_block(self) -> Block:
+        raise NotImplementedError
+
+    def command(self, position: int) -> Cmd:
+        raise NotImplementedError
+
+    def statements(self, closer: str) -> list[Stmt]:
+        raise NotImplementedError
+
+
+_DEBUG_ESCAPES = {
+    ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t",
+    0: "\\0",
+}  # fmt: skip
+
+
+def debug_text(text: str) -> str:
+    """A text in quotes with escapes, for token names such as `Str("a\\n")`."""
+    return f'"{text.translate(_DEBUG_ESCAPES)}"'
