@@ -124,7 +124,7 @@ _EVENTS: Final = Command(
     "follow or publish events",
     about="""\
   shoal events tail journal                   every submission, as it ends
-  shoal events tail user.build --since 0      everything on a channel of your own
+  shoal events tail user.build --limit 20     the newest twenty of your own channel, and on
   shoal events publish user.build '{"ok":true}'""",
     options=(*TARGET_OPTIONS, JSON_OPTION, COLOR),
     commands=(
