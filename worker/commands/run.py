@@ -1,7 +1,7 @@
 """Running a command call: the resolution order of chapter 40 §1.1.
 
-`run_site` takes the first step that applies: background task, callable binding, value binding,
-builtin head, language script, adapter, external program. `^` skips the value binding and the
+`run_site` takes the first step that applies: callable binding, value binding, builtin head,
+language script, adapter, external program. (A trailing `&` has become a task before.) `^` skips the value binding and the
 adapter. Arguments are evaluated by the step that takes the command, since each takes them in its
 own way: functions as values for typed parameters, builtins with flags apart, programs as words.
 
@@ -32,6 +32,9 @@ from worker.commands.site import CommandSite, expand_home
 from worker.commands.spawn import spawn
 from worker.errors import raised
 from worker.evaluate.callables import Closure, Command
+from worker.evaluate.code import Code
+from worker.evaluate.evaluator import NESTED_CALLS_MAX
+from worker.evaluate.static import Place
 from worker.values.convert import redirect_bytes
 from worker.values.types import MISSING, Glob, Outcome, Path, Span, Value
 
@@ -48,10 +51,6 @@ RUN_HEAD: Final = "run"
 
 def run_site(ev: Evaluator, frame: Any, site: CommandSite, position: Position) -> Value:
     """Run one command call where it stands."""
-    if site.background:
-        from worker.commands.background import run_in_background
-
-        return run_in_background(ev, frame, site)
     head = site.head
     bound = ev.lookup(head)
     if bound is not MISSING:
@@ -195,11 +194,8 @@ def _call_closure(
 def run_alias(
     ev: Evaluator, command: Command, pos: list[Value], named: dict[str, Value] | None
 ) -> Value:
-    """Call an alias with values: positionals first, then named ones as long flags.
-
-    The caller has entered the alias (`worker.evaluate.calls.AliasCall`).
-    """
-    return _run_stored(ev, command, call_items(pos, named or {}, "alias"))
+    """Call an alias with values: positionals first, then named ones as long flags."""
+    return alias_call(ev, command, call_items(pos, named or {}, "alias"))
 
 
 def call_items(
@@ -223,34 +219,62 @@ def alias_call(ev: Evaluator, command: Command, extra: Sequence[Argument]) -> Va
 
     Words typed after an alias keep their order and spelling.
     """
-    from worker.evaluate.calls import AliasCall
-
     for item in extra:
         if item.role is Role.VALUE and type(item.value) not in (str, Path, Glob):
             raise raised("type_error", "alias arguments must be strings or paths", span=item.span)
-    with AliasCall(ev, command):
-        return _run_stored(ev, command, extra)
-
-
-def _run_stored(ev: Evaluator, command: Command, extra: Sequence[Argument]) -> Value:
-    site: CommandSite = command.site
+    depth = ev.call_depth
+    if depth >= NESTED_CALLS_MAX:
+        raise raised(
+            "recursion_limit", f"recursion limit exceeded ({NESTED_CALLS_MAX} nested calls)"
+        )
+    ev.cancel.check()
+    outer, base = ev.here, ev.depth_base
+    ev.call_depth = depth + 1
+    # An alias counts as a nested call but is no closure body.
+    ev.depth_base = base + 1
+    scope = command.code.scope
     frame = command.frame(ev)
+    if scope is not None:
+        ev.here = Place(scope, frame)
+    try:
+        if command.site.background:
+            return _run_in_background(ev, command, extra)
+        return _run_stored(ev, frame, command.site, extra)
+    finally:
+        ev.here, ev.call_depth, ev.depth_base = outer, depth, base
+
+
+def _run_stored(ev: Evaluator, frame: Any, site: CommandSite, extra: Sequence[Argument]) -> Value:
     bound = ev.lookup(site.head)
-    if type(bound) is Closure:
+    if type(bound) is Closure or type(bound) is Command:
         items = [*site.evaluate_arguments(ev, frame), *extra]
-        return _call_closure(ev, bound, site.head, items, site.span)
-    if type(bound) is Command:
-        return alias_call(ev, bound, [*site.evaluate_arguments(ev, frame), *extra])
+        if type(bound) is Closure:
+            return _call_closure(ev, bound, site.head, items, site.span)
+        return alias_call(ev, bound, items)
     if bound is not MISSING and site.bare and not site.forced and not extra:
         return bound
     items = list(expanded_arguments(ev, frame, site))
     for item in extra:
         items.extend(_expanded(ev, item))
-    if site.background:
-        from worker.commands.background import run_in_background
-
-        return run_in_background(ev, frame, site, items)
     return _run_unbound(ev, frame, site, "value", items)
+
+
+def _run_in_background(ev: Evaluator, command: Command, extra: Sequence[Argument]) -> Value:
+    """A stored `cmd &`: the whole command runs as a task."""
+    from worker.evaluate.tasks import spawn_block
+
+    code = Code(command.call, command.src, None)
+    code.scope = command.code.scope
+
+    def body(frame: Any) -> Value:
+        nested: Evaluator = frame[0]
+        own = command.frame(nested)
+        if code.scope is not None:
+            nested.here = Place(code.scope, own)
+        return _run_stored(nested, own, command.site, extra)
+
+    code.body = body
+    return spawn_block(ev, code, ())
 
 
 # -- names in expressions ------------------------------------------------------------------------
