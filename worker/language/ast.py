@@ -14,7 +14,7 @@ InvalidAst, whose text starts with `invalid ast:`, for anything that is not a co
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias, Union
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -511,22 +511,19 @@ class Dash(Node, tag="dash"):
 
 # --- sum types -----------------------------------------------------------------------------------
 
-Stmt: TypeAlias = Union[
-    Let, Fn, Alias, Use, Assign, Return, Break, Continue, For, While, ExprStmt
-]  # fmt: skip
-Expr: TypeAlias = Union[
-    Null, Bool, Int, Float, Str, StrInterp, Size, Duration, Time, DateTime, Regex, Var,
-    ListExpr, RecordExpr, BlockExpr, RangeExpr,
-    Unary, Binary, FieldExpr, Index, MethodCall, FnCall,
-    Lambda, If, Match, Try, Catch, With, Spawn, LangBlock, Cmd,
-]  # fmt: skip
-StrPart: TypeAlias = Union[LitPart, ExprPart]
-Pattern: TypeAlias = Union[
-    WildcardPat, BindPat, LitPat, RangePat, TypePat, RecordPat, ListPat
-]  # fmt: skip
-CmdArg: TypeAlias = Union[
-    WordArg, PathArg, GlobArg, StrArg, ExprArg, FlagLong, FlagShort, DashDash, Dash
-]  # fmt: skip
+Stmt: TypeAlias = (
+    Let | Fn | Alias | Use | Assign | Return | Break | Continue | For | While | ExprStmt
+)  # fmt: skip
+Expr: TypeAlias = (
+    Null | Bool | Int | Float | Str | StrInterp | Size | Duration | Time | DateTime | Regex
+    | Var | ListExpr | RecordExpr | BlockExpr | RangeExpr | Unary | Binary | FieldExpr | Index
+    | MethodCall | FnCall | Lambda | If | Match | Try | Catch | With | Spawn | LangBlock | Cmd
+)  # fmt: skip
+StrPart: TypeAlias = LitPart | ExprPart
+Pattern: TypeAlias = WildcardPat | BindPat | LitPat | RangePat | TypePat | RecordPat | ListPat
+CmdArg: TypeAlias = (
+    WordArg | PathArg | GlobArg | StrArg | ExprArg | FlagLong | FlagShort | DashDash | Dash
+)  # fmt: skip
 
 _DECODER: msgspec.json.Decoder[Program] = msgspec.json.Decoder(Program)
 

@@ -7,8 +7,6 @@ parentheses and braces of its arguments.
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from worker.language import diagnostics
 from worker.language.ast import (
     Block,
@@ -91,7 +89,7 @@ class CommandReader(PatternReader):
             is_word, text, start, end = self._token(self.start)
             self._word(start, end, text)
             is_word, text, start, end = self._token(end)
-            if is_word:
+            if is_word and not text.startswith("^"):
                 self._word(start, end, text)
             elif text in ('"', "'") and self.string_end(start) < 0:
                 return False
@@ -151,7 +149,7 @@ class CommandReader(PatternReader):
                 end = stop
                 break
             else:
-                self._reject(text, start, stop)
+                raise self._foreign(text, start, stop)
             height = max(height, self.height + ARG_HEIGHT)
         if trailing is None:
             self.seek(end)
@@ -177,7 +175,7 @@ class CommandReader(PatternReader):
                 self._check_word(start, end, text)
                 if isinstance(self._classify(start, end, text), (WordArg, PathArg)):
                     return text
-        self._fail_at(token, f"expected command head, found {self._token_name(token)}")
+        raise self._misfit_at(token, f"expected command head, found {self._token_name(token)}")
 
     def module_path(self, position: int) -> tuple[str, int]:
         """The operand of `use`: one plain word or path, and its end."""
@@ -187,7 +185,7 @@ class CommandReader(PatternReader):
             self._check_word(start, end, text)
             if isinstance(self._classify(start, end, text), (WordArg, PathArg)):
                 return text, end
-        self._fail_at(token, "expected module path")
+        raise self._misfit_at(token, "expected module path")
 
     # --- pieces ----------------------------------------------------------------------------------
 
@@ -195,7 +193,7 @@ class CommandReader(PatternReader):
         found = COMMAND_TOKEN(self.src, position, self.limit)
         group = found.lastindex  # type: ignore[union-attr]
         start, end = found.span(group)  # type: ignore[union-attr,arg-type]
-        return group == 1, found[group], start, end  # type: ignore[index,return-value]
+        return group == 1, found[group], start, end  # type: ignore[index]
 
     def _required(self, position: int) -> tuple[CmdArg, int]:
         """The argument that must follow at `position`."""
@@ -207,7 +205,7 @@ class CommandReader(PatternReader):
             return self._group(start, chained=False)
         if text in ('"', "'"):
             return self._string(start)
-        self._fail_at(token, EXPECTED_ARGUMENT)
+        raise self._misfit_at(token, EXPECTED_ARGUMENT)
 
     def _string(self, position: int) -> tuple[CmdArg, int]:
         node, end = self.string_at(position)
@@ -221,7 +219,7 @@ class CommandReader(PatternReader):
             self.advance()
             node = self.operand_or_command()
             if self.kind != ")":
-                self.fail("expected `)`")
+                raise self.misfit("expected `)`")
         except ParseError as error:
             if chained:
                 raise ParseError(error.message, error.span, CHAIN_HINT) from None
@@ -234,7 +232,7 @@ class CommandReader(PatternReader):
         if text.isalnum():
             if text.isdigit() and text.isascii() and self.src.startswith(">", end, self.limit):
                 operator = 2 if self.src.startswith(">>", end, self.limit) else 1
-                self.teach(diagnostics.FD_REDIRECT, start, end + operator)
+                raise self.lesson(diagnostics.FD_REDIRECT, start, end + operator)
             self.height = LEAF_HEIGHT
             return WordArg(text, self.span(start, end)), end
         self._check_word(start, end, text)
@@ -253,14 +251,14 @@ class CommandReader(PatternReader):
         if first == "^":
             raise ParseError(EXPECTED_ARGUMENT, self.span(start, start + 1))
         if first == "]":
-            self.teach(diagnostics.BRACKET_CLOSE, start, start + 1)
+            raise self.lesson(diagnostics.BRACKET_CLOSE, start, start + 1)
         if first == "[" and not BRACKET_CLASS(text, 0, len(text)):
-            self.teach(diagnostics.BRACKET_OPEN, start, start + 1)
+            raise self.lesson(diagnostics.BRACKET_OPEN, start, start + 1)
         found = SIGILS(text)
         if found:
             at = start + found.start()
             lesson = diagnostics.SIGIL if found[0] == "$" else diagnostics.BACKTICK
-            self.teach(lesson, at, at + 1)
+            raise self.lesson(lesson, at, at + 1)
 
     def _classify(self, start: int, end: int, text: str) -> CmdArg:
         """A word by its shape, first match wins (chapter 10 §3.2)."""
@@ -286,22 +284,22 @@ class CommandReader(PatternReader):
 
     # --- errors ----------------------------------------------------------------------------------
 
-    def _reject(self, operator: str, start: int, end: int) -> NoReturn:
+    def _foreign(self, operator: str, start: int, end: int) -> ParseError:
         """An operator of other shells between two arguments."""
-        self.teach(_FOREIGN_OPERATORS[operator], start, end)
+        return self.lesson(_FOREIGN_OPERATORS[operator], start, end)
 
-    def _fail_at(self, token: Token, message: str) -> NoReturn:
+    def _misfit_at(self, token: Token, message: str) -> ParseError:
         _, text, start, end = token
         if text in ('"', "'"):
             end = self.string_at(start)[1]
-        raise ParseError(message, self.span(start, end))
+        return ParseError(message, self.span(start, end))
 
     def _token_name(self, token: Token) -> str:
         """A command token as messages call it; tells a lesson instead where there is one."""
         is_word, text, start, end = token
         if not is_word:
             if text in _FOREIGN_OPERATORS:
-                self._reject(text, start, end)
+                raise self._foreign(text, start, end)
             if text in ('"', "'"):
                 node, stop = self.string_at(start)
                 content = node.value if isinstance(node, Str) else self.src[start + 1 : stop - 1]

@@ -10,8 +10,6 @@ Failure: reading methods raise ParseError only. After one, the cursor is usable 
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from worker.language import diagnostics
 from worker.language.ast import Block, Cmd, Expr, Span, Stmt
 from worker.language.diagnostics import Lesson, ParseError
@@ -145,13 +143,13 @@ class Cursor:
     def expect(self, kind: str) -> None:
         """Step over a token of this kind, or fail."""
         if self.kind != kind:
-            self.fail(f"expected `{kind}`")
+            raise self.misfit(f"expected `{kind}`")
         self.advance()
 
     def identifier(self) -> str:
         """Step over an identifier and return it, or fail."""
         if self.kind is not IDENT:
-            self.fail("expected identifier")
+            raise self.misfit("expected identifier")
         name = self.text
         self.advance()
         return name
@@ -172,22 +170,22 @@ class Cursor:
 
     # --- errors ----------------------------------------------------------------------------------
 
-    def fail(self, message: str, hint: str | None = None) -> NoReturn:
-        """The current token does not fit. Its own trouble, if any, is told first."""
+    def misfit(self, message: str, hint: str | None = None) -> ParseError:
+        """The error that the current token does not fit. Raises the token's own trouble, if any."""
         self.examine()
-        raise ParseError(message, self.span(self.start, self.end), hint)
+        return ParseError(message, self.span(self.start, self.end), hint)
 
-    def teach(self, lesson: Lesson, start: int, end: int) -> NoReturn:
+    def lesson(self, lesson: Lesson, start: int, end: int) -> ParseError:
         message, hint = lesson
-        raise ParseError(message, self.span(start, end), hint)
+        return ParseError(message, self.span(start, end), hint)
 
     def examine(self) -> None:
         """Read the current token in full; raise what is wrong with it by itself."""
         kind, start = self.kind, self.start
         if kind == "|":
-            self.teach(diagnostics.PIPE, start, self.end)
+            raise self.lesson(diagnostics.PIPE, start, self.end)
         if kind is BAD:
-            self.bad_character(start)
+            raise self.bad_character(start)
         if kind is NUMBER:
             self.number()
         elif kind is QUOTE:
@@ -195,18 +193,19 @@ class Cursor:
         elif kind is TAGGED:
             self.tagged()
 
-    def bad_character(self, at: int) -> NoReturn:
+    def bad_character(self, at: int) -> ParseError:
+        """What to say about a character that starts no expression token."""
         character = self.src[at]
         if character == "$":
-            self.teach(diagnostics.SIGIL, at, at + 1)
+            return self.lesson(diagnostics.SIGIL, at, at + 1)
         if character == "`":
-            self.teach(diagnostics.BACKTICK, at, at + 1)
+            return self.lesson(diagnostics.BACKTICK, at, at + 1)
         if character == "&":
             for operator in ("&>>", "&>"):
                 if self.src.startswith(operator, at, self.limit):
-                    self.teach(diagnostics.MERGE_REDIRECT, at, at + len(operator))
-            self.teach(diagnostics.AMPERSAND, at, at + 1)
-        raise ParseError(f"unexpected character `{character}`", self.span(at, at + 1))
+                    return self.lesson(diagnostics.MERGE_REDIRECT, at, at + len(operator))
+            return self.lesson(diagnostics.AMPERSAND, at, at + 1)
+        return ParseError(f"unexpected character `{character}`", self.span(at, at + 1))
 
     def token_name(self) -> str:
         """The current token as messages call it."""
@@ -220,16 +219,16 @@ class Cursor:
         """Count one nested construct; the caller takes it back from `levels`."""
         self.levels += 1
         if self.levels > LEVELS_MAX:
-            self.too_deep()
+            raise self.too_deep()
 
     def grow(self, height: int) -> None:
         """Set the height of the node just made."""
         self.height = height
         if height > HEIGHT_MAX:
-            self.too_deep()
+            raise self.too_deep()
 
-    def too_deep(self) -> NoReturn:
-        self.teach(diagnostics.NESTING, self.start, min(self.end, self.limit))
+    def too_deep(self) -> ParseError:
+        return self.lesson(diagnostics.NESTING, self.start, min(self.end, self.limit))
 
     # --- names -----------------------------------------------------------------------------------
 

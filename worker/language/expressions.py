@@ -16,8 +16,8 @@ from worker.language.ast import (
     IIFE_NAME,
     ITEM_NAME,
     Args,
-    BindPat,
     Binary,
+    BindPat,
     Block,
     BlockExpr,
     Bool,
@@ -158,7 +158,7 @@ class ExpressionReader(CommandReader):
             if power < power_min:
                 return left
             if power == POWER_COMPARISON and type(left) is Binary and left.op in COMPARISONS:
-                self.teach(diagnostics.CHAINED_COMPARISON, self.start, self.end)
+                raise self.lesson(diagnostics.CHAINED_COMPARISON, self.start, self.end)
             height = self.height
             token = self.kind
             self.advance()
@@ -179,7 +179,7 @@ class ExpressionReader(CommandReader):
                 height = self.height
             self.height = height = height + 1
             if height > HEIGHT_MAX:
-                self.too_deep()
+                raise self.too_deep()
 
     def _catch(self, guarded: Expr) -> Expr:
         """After `catch`: optional name, then a block or an expression."""
@@ -215,7 +215,7 @@ class ExpressionReader(CommandReader):
             reader = _PRIMARIES.get(kind)
             if reader is None:
                 self.examine()
-                self.fail(f"expected expression, found {self.token_name()}")
+                raise self.misfit(f"expected expression, found {self.token_name()}")
             node = reader(self)
         kind = self.kind
         if kind in POSTFIX_STARTS and (kind != "\n" or self.continues() == CONTINUES_CHAIN):
@@ -230,7 +230,7 @@ class ExpressionReader(CommandReader):
         if word in INTERPRETERS and self.opens_interpreter():
             return self.interpreter_block()
         if word in REPL_ONLY and not self.repl:
-            self.teach(diagnostics.repl_only(word), self.start, self.end)
+            raise self.lesson(diagnostics.repl_only(word), self.start, self.end)
         return self._variable()
 
     def _variable(self) -> Expr:
@@ -267,7 +267,7 @@ class ExpressionReader(CommandReader):
         return node
 
     def _leading_dot(self) -> Expr:
-        self.teach(diagnostics.LEADING_DOT, self.start, self.end)
+        raise self.lesson(diagnostics.LEADING_DOT, self.start, self.end)
 
     def _prefixed(self) -> Expr:
         """A run of prefix operators and what they apply to."""
@@ -275,7 +275,7 @@ class ExpressionReader(CommandReader):
         while (op := PREFIX_OPS.get(self.kind)) is not None:
             prefixes.append((op, self.span(self.start, self.start).start))
             if len(prefixes) > HEIGHT_MAX:
-                self.too_deep()
+                raise self.too_deep()
             self.advance()
         node = self.operand()
         for op, start in reversed(prefixes):
@@ -301,7 +301,7 @@ class ExpressionReader(CommandReader):
             and not self.repl
             and GROUP_END_AHEAD(self.src, self.end, self.limit)
         ):
-            self.teach(diagnostics.repl_only(self.text), self.start, self.end)
+            raise self.lesson(diagnostics.repl_only(self.text), self.start, self.end)
         node = self.operand_or_command()
         self.skip_newlines()
         self.mode = mode
@@ -376,12 +376,12 @@ class ExpressionReader(CommandReader):
                 raise ParseError("expected record field", node.span)
             self.seek(end)
             return node.value, node.span
-        self.fail("expected record field")
+        raise self.misfit("expected record field")
 
     def block(self) -> Block:
         """`{ statements }` with a scope of its own."""
         if self.kind != "{":
-            self.fail("expected `{`")
+            raise self.misfit("expected `{`")
         start = self.start
         if self.blocks:
             known = self.blocks.get((start, self.version))
@@ -619,7 +619,7 @@ class ExpressionReader(CommandReader):
             branches.append((start, condition, self.block()))
             height = max(height, self.height)
             if len(branches) > HEIGHT_MAX:
-                self.too_deep()
+                raise self.too_deep()
             if self.kind == "\n" and self.continues() == CONTINUES_IF:
                 self.seek(self.newline_target)
             elif self.kind is not IDENT or self.text != "else":
@@ -644,7 +644,7 @@ class ExpressionReader(CommandReader):
         height = self.height
         mode, self.mode = self.mode, MODE_PLAIN
         if self.kind != "{":
-            self.fail("expected `{`")
+            raise self.misfit("expected `{`")
         self.enter()
         self.advance()
         arms: list[MatchArm] = []
@@ -669,7 +669,7 @@ class ExpressionReader(CommandReader):
 
     def _arm(self) -> MatchArm:
         if self.kind == "|":
-            self.teach(diagnostics.ARM_PIPE, self.start, self.end)
+            raise self.lesson(diagnostics.ARM_PIPE, self.start, self.end)
         start = self.span(self.start, self.start).start
         mark = len(self.trail)
         patterns: list[Pattern] = [self.pattern()]
@@ -721,7 +721,7 @@ class ExpressionReader(CommandReader):
         body = self.block()
         height = self.height
         if self.kind is not IDENT or self.text != "catch":
-            self.fail("expected catch")
+            raise self.misfit("expected catch")
         self.advance()
         pattern = self.binder() if self.kind is IDENT else None
         handler = self.block()
@@ -735,7 +735,7 @@ class ExpressionReader(CommandReader):
         self.advance()
         while True:
             if self.kind is IDENT and self.text not in WITH_KEYS:
-                self.teach(diagnostics.WITH_KEY, self.start, self.end)
+                raise self.lesson(diagnostics.WITH_KEY, self.start, self.end)
             key = self.identifier()
             self.expect(":")
             scope[key] = self.header(("{", ","))

@@ -109,7 +109,7 @@ class PatternReader(StringReader):
                     break
                 self.advance()
                 if self.kind is not IDENT:
-                    self.fail("expected identifier")
+                    raise self.misfit("expected identifier")
             self.expect(")")
             self.expect("=>")
         except ParseError:
@@ -139,7 +139,7 @@ class PatternReader(StringReader):
             found = self._record_pattern() if kind == "{" else self._list_pattern()
             self.levels -= 1
             return found
-        self.fail("expected match pattern")
+        raise self.misfit("expected match pattern")
 
     def _name_pattern(self) -> Pattern:
         start, end = self.start, self.end
@@ -163,7 +163,7 @@ class PatternReader(StringReader):
             if isinstance(node, Int):
                 self.advance()
                 return node
-        self.fail(message)
+        raise self.misfit(message)
 
     def _int_pattern(self) -> Pattern:
         first = self._int("expected match pattern")

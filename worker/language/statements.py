@@ -9,6 +9,7 @@ from worker.language import diagnostics
 from worker.language.ast import (
     Alias,
     Assign,
+    BindPat,
     Break,
     Continue,
     Expr,
@@ -18,7 +19,6 @@ from worker.language.ast import (
     FnDecl,
     For,
     Let,
-    PathArg,
     Pattern,
     Program,
     Return,
@@ -27,8 +27,6 @@ from worker.language.ast import (
     Use,
     Var,
     While,
-    BindPat,
-    WordArg,
 )
 from worker.language.cursor import LEAF_HEIGHT, MODE_NO_BLOCK
 from worker.language.diagnostics import ParseError
@@ -84,14 +82,14 @@ class Parser(ExpressionReader):
                 self.height = height + LEAF_HEIGHT
                 return found
             if self.kind is EOF:
-                self.fail(f"expected `{closer}`")
+                raise self.misfit(f"expected `{closer}`")
             statement = self.statement()
             found.append(statement)
             if self.height > height:
                 height = self.height
             kind = self.kind
             if not (kind == "\n" or kind == ";" or kind == "}" or kind is EOF):
-                self.fail(BETWEEN_STATEMENTS, _command_hint(statement))
+                raise self.misfit(BETWEEN_STATEMENTS, _command_hint(statement))
 
     def statement(self) -> Stmt:
         """One statement, by its head (chapter 10 §6.1)."""
@@ -134,7 +132,7 @@ class Parser(ExpressionReader):
         if ACCESS_GLUED(src, end, limit) or name in self.bound:
             return False
         if name in REPL_ONLY:
-            self.teach(diagnostics.repl_only(name), self.start, end)
+            raise self.lesson(diagnostics.repl_only(name), self.start, end)
         return True
 
     def _is_prefixed(self) -> bool:
@@ -162,7 +160,7 @@ class Parser(ExpressionReader):
         if not ASSIGN_AHEAD(src, end, limit):
             return None
         if name in REPL_ONLY and not self.repl:
-            self.teach(diagnostics.repl_only(name), self.start, end)
+            raise self.lesson(diagnostics.repl_only(name), self.start, end)
         target = Var(name, self.span(self.start, end))
         self.advance()
         return target
@@ -204,7 +202,7 @@ class Parser(ExpressionReader):
                 return self._fn(exported=True)
             if self.text in ("let", "var"):
                 return self._let(exported=True)
-        self.teach(diagnostics.EXPORT, start, end)
+        raise self.lesson(diagnostics.EXPORT, start, end)
 
     def _fn(self, exported: bool = False) -> Stmt:
         start = self.start
@@ -232,7 +230,7 @@ class Parser(ExpressionReader):
         self.advance()
         name = self.identifier()
         if self.kind != "=":
-            self.fail("expected `=`")
+            raise self.misfit("expected `=`")
         target = self.command(self.end).call
         self.height += 1
         return Alias(name, target, self.span(start, self.last))
@@ -273,7 +271,7 @@ class Parser(ExpressionReader):
         self.advance()
         pattern = self.binder()
         if self.kind is not IDENT or self.text != "in":
-            self.fail("expected `in`")
+            raise self.misfit("expected `in`")
         self.advance()
         mode, self.mode = self.mode, MODE_NO_BLOCK
         items = self.expression()

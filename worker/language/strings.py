@@ -101,7 +101,7 @@ class StringReader(Cursor):
             return found[1], found.end()
         newline = src.find("\n", position, limit)
         if newline >= 0:
-            self.teach(diagnostics.RAW_NEWLINE, position, newline)
+            raise self.lesson(diagnostics.RAW_NEWLINE, position, newline)
         raise ParseError("unterminated raw string", self.span(position, limit))
 
     def _string_node(self, parts: list[str | Expr], start: int, end: int) -> Expr:
@@ -142,12 +142,12 @@ class StringReader(Cursor):
                     text = []
                 closing = self.matching_brace(position, limit)
                 if closing < 0:
-                    self.teach(diagnostics.HOLE, position, limit)
+                    raise self.lesson(diagnostics.HOLE, position, limit)
                 parts.append(self._hole(position, closing))
                 height = max(height, self.height + HOLE_HEIGHT)
                 position = closing + 1
             elif character == "\n":
-                self.teach(diagnostics.STRING_NEWLINE, opening, position)
+                raise self.lesson(diagnostics.STRING_NEWLINE, opening, position)
             elif character == '"' or triple:
                 break
             else:
@@ -258,7 +258,7 @@ class StringReader(Cursor):
             opening = self.start
             closing = self.matching_brace(opening, self.limit)
             if closing < 0:
-                self.teach(diagnostics.INTERPRETER_BRACES, opening, self.limit)
+                raise self.lesson(diagnostics.INTERPRETER_BRACES, opening, self.limit)
             payload, end = self.src[opening + 1 : closing].strip(), closing + 1
         self.seek(end)
         self.height = LEAF_HEIGHT

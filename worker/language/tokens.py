@@ -28,13 +28,13 @@ BLANK_LINES: Final = r"(?:[ \t\r\n]++|\#[^\n]*+|\\\r?\n)*+"
 
 # --- expression mode -----------------------------------------------------------------------------
 
-IDENT: Final = "Ident"
-INT: Final = "Int"  # plain decimal digits that nothing else is glued to
-NUMBER: Final = "Number"  # first digit of any other number or time
-QUOTE: Final = "Quote"  # first quote of a string
-TAGGED: Final = "Tagged"  # tag of re"…" or t"…"
-EOF: Final = "Eof"
-BAD: Final = "Bad"  # a character that starts no token
+IDENT: Final[str] = "Ident"
+INT: Final[str] = "Int"  # plain decimal digits that nothing else is glued to
+NUMBER: Final[str] = "Number"  # first digit of any other number or time
+QUOTE: Final[str] = "Quote"  # first quote of a string
+TAGGED: Final[str] = "Tagged"  # tag of re"…" or t"…"
+EOF: Final[str] = "Eof"
+BAD: Final[str] = "Bad"  # a character that starts no token
 
 _OPERATORS = (
     r"[\n;()\[\]{},:%^]"
@@ -71,7 +71,7 @@ ACCESS_GLUED: Final = _matcher(r"\.(?!\.)|\?\.|[(\[]")
 INTERPRETER_AHEAD: Final = _matcher("'|" + BLANK + r"\{")
 EMPTY_AHEAD: Final = _matcher(BLANK + r"\}")
 GROUP_END_AHEAD: Final = _matcher(BLANK_LINES + r"\)")
-# From `{`: a record when an identifier (group 1) and a colon follow; group 2 is a quote to look past.
+# From `{`: a record when an identifier (group 1) and a colon follow; group 2 is a quote to pass.
 ENTRY_AHEAD: Final = _matcher(
     BLANK_LINES + r"(?:([A-Za-z_][A-Za-z0-9_]*+" + BLANK + r""":)|(["']))"""
 )
@@ -105,22 +105,26 @@ BETWEEN_BRACES: Final = _matcher(r"""(?:[^{}"']++|"(?:[^"\\]++|\\[\s\S])*+"|'[^'
 
 # --- words ---------------------------------------------------------------------------------------
 
-INTERPRETERS: Final = frozenset(
-    "sh bash zsh fish python python3 node deno ruby jq perl php lua Rscript osascript".split()
-)
+INTERPRETERS: Final = frozenset((
+    "sh", "bash", "zsh", "fish", "python", "python3", "node", "deno", "ruby", "jq", "perl",
+    "php", "lua", "Rscript", "osascript",
+))  # fmt: skip
 REPL_ONLY: Final = frozenset(("it", "out"))
-EXPRESSION_WORDS: Final = frozenset("true false null if match try with spawn".split())
+EXPRESSION_WORDS: Final = frozenset((
+    "true", "false", "null", "if", "match", "try", "with", "spawn",
+))  # fmt: skip
 # Identifiers that may be more than a variable where an expression starts.
 SPECIAL_WORDS: Final = EXPRESSION_WORDS | INTERPRETERS | REPL_ONLY
-NEVER_HEADS: Final = frozenset(
-    "let var fn alias use export return break continue if else match for in while try catch "
-    "true false null with spawn".split()
-)
+NEVER_HEADS: Final = frozenset((
+    "let", "var", "fn", "alias", "use", "export", "return", "break", "continue", "if", "else",
+    "match", "for", "in", "while", "try", "catch", "true", "false", "null", "with", "spawn",
+))  # fmt: skip
 CONSTRUCTORS: Final = frozenset(("path", "glob", "regex"))
-TYPE_PATTERNS: Final = frozenset(
-    "null bool int float str path glob regex size duration datetime time bytes list record table "
-    "range stream error outcome task closure command secret".split()
-)
+TYPE_PATTERNS: Final = frozenset((
+    "null", "bool", "int", "float", "str", "path", "glob", "regex", "size", "duration",
+    "datetime", "time", "bytes", "list", "record", "table", "range", "stream", "error",
+    "outcome", "task", "closure", "command", "secret",
+))  # fmt: skip
 WITH_KEYS: Final = frozenset(("cwd", "env", "reef"))
 
 # --- operators -----------------------------------------------------------------------------------
