@@ -26,7 +26,7 @@ TASK: Final = ("task",)
     refuses=TAKES_NOTHING,
 )
 def await_(ev: Evaluator, recv: Task) -> Value:
-    return recv.await_result(ev.cancel)
+    return recv.wait(ev)
 
 
 @method("cancel", on=TASK, result="null", doc="Requests cancellation.", refuses=TAKES_NOTHING)
@@ -37,7 +37,7 @@ def cancel(ev: Evaluator, recv: Task) -> Value:
 
 @method("is_done", on=TASK, result="bool", doc="Whether the task has ended.", refuses=TAKES_NOTHING)
 def is_done(ev: Evaluator, recv: Task) -> Value:
-    return recv.is_done
+    return recv.done
 
 
 @method(
@@ -68,4 +68,4 @@ def resume(ev: Evaluator, recv: Task) -> Value:
     refuses=TAKES_NOTHING,
 )
 def is_suspended(ev: Evaluator, recv: Task) -> Value:
-    return recv.is_suspended
+    return recv.suspended
