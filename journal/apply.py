@@ -1,17 +1,16 @@
 """How each operation changes the database.
 
-Submissions are what a daemon commits all day, so their rows are collected and written table by table
-for the whole batch; a submission that begins and ends in one batch is written once, in its final form.
-Every other operation first flushes what was collected and then runs its own statements, so that effects
-come in the order of posting.
+Submissions are what a daemon commits all day, so their rows are collected and written table by
+table for the whole batch; a submission that begins and ends in one batch is written once, in its
+final form. Every other operation first flushes what was collected and then runs its own statements,
+so that effects come in the order of posting.
 
-Failure: an operation that does not fit raises `OperationRefused` or an sqlite3 error, and then the rows
-collected so far are worthless: the caller rolls back and calls `forget`.
+Failure: an operation that does not fit raises `OperationRefused` or an sqlite3 error, and then the
+rows collected so far are worthless: the caller rolls back and calls `forget`.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -57,11 +56,12 @@ LINKED_KEPT: Final = 32_768
 RELINK_NS: Final = 3600 * 1_000_000_000
 
 INSERT_ENTRY: Final = """
-    INSERT INTO entry (id, kind, parent_id, ordinal, session, owner, principal, task, ts, dur_ns, cwd,
-                       src, head, ast, effects, status, ok, opaque, state)
+    INSERT INTO entry (id, kind, parent_id, ordinal, session, owner, principal, task, ts, dur_ns,
+                       cwd, src, head, ast, effects, status, ok, opaque, state)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET
-        dur_ns = excluded.dur_ns, status = excluded.status, ok = excluded.ok, state = excluded.state,
+        dur_ns = excluded.dur_ns, status = excluded.status, ok = excluded.ok,
+        state = excluded.state,
         effects = excluded.effects, opaque = excluded.opaque
     WHERE entry.kind = 'statement' AND excluded.kind = 'statement'
       AND entry.parent_id = excluded.parent_id AND entry.state = 'running'
@@ -158,9 +158,9 @@ class Rows:
 class Changes:
     """Applies operations on the write connection. Used by the writer thread alone."""
 
-    # `_rows`: collected and not yet flushed. `_linked`: hashes of content that was written and whose blob row
-    # is committed, with the time of that, oldest first; `_kept` and `_fresh`: the same, not committed yet, up to
-    # the last `settled` and since then.
+    # `_rows`: collected and not yet flushed. `_linked`: hashes of content that was written and
+    # whose blob row is committed, with the time of that, oldest first; `_kept` and `_fresh`: the
+    # same, not committed yet, up to the last `settled` and since then.
     _rows: Rows
     _linked: dict[bytes, int]
     _kept: dict[bytes, int]
@@ -178,7 +178,7 @@ class Changes:
         self._kept = {}
         self._fresh = {}
 
-    # --- the writer's side ---------------------------------------------------------------------------
+    # --- the writer's side -----------------------------------------------------------------------
 
     def apply(self, operation: Operation[Any]) -> Any:
         collect = COLLECTED.get(type(operation))
@@ -207,7 +207,9 @@ class Changes:
             self._flush_cells(rows.cells)
 
     def _flush_cells(self, cells: Mapping[tuple[int, str], tuple[bool, bytes | None]]) -> None:
-        kept = [(cell, value, session) for (session, cell), (there, value) in cells.items() if there]
+        kept = [
+            (cell, value, session) for (session, cell), (there, value) in cells.items() if there
+        ]
         gone = [key for key, (there, _) in cells.items() if not there]
         if kept:
             self._connection.executemany(PUT_CELL, kept)
@@ -240,11 +242,13 @@ class Changes:
             self._kept = {}
 
     def unlink(self, digest: bytes) -> None:
-        """The blob's row or file is gone or doubtful: the next content with this hash is written anew."""
+        """The blob's row or file is gone or doubtful: the next content with this hash is written
+        anew.
+        """
         self._linked.pop(digest, None)
         self._fresh.pop(digest, None)
 
-    # --- content -------------------------------------------------------------------------------------
+    # --- content ---------------------------------------------------------------------------------
 
     def _link(self, content: Content, now_ns: int) -> Written:
         """Store content; make sure its blob row is written before whatever refers to it."""
@@ -275,10 +279,9 @@ class Changes:
         return linked is not None and now_ns - linked < RELINK_NS
 
     def _stored(self, content: Stored) -> Written:
-        try:
-            disk_length = os.stat(self._content.path(content.hash.hex())).st_size
-        except FileNotFoundError:
-            raise OperationRefused("ingested content is gone") from None
+        disk_length = self._content.disk_length(content.hash)
+        if disk_length is None:
+            raise OperationRefused("ingested content is gone")
         return Written(content.hash, content.length, disk_length, content.original_length)
 
     def _outputs(self, entry_id: int, outputs: Iterable[Output], now_ns: int) -> list[bytes]:
@@ -308,7 +311,7 @@ class Changes:
                 self._rows.pins.append((written.hash, "undo", str(row.entry_id), now_ns))
         return skipped
 
-    # --- submissions ---------------------------------------------------------------------------------
+    # --- submissions -----------------------------------------------------------------------------
 
     def begin_submission(self, begin: BeginSubmission) -> None:
         if begin.approval is not None:
@@ -367,7 +370,9 @@ class Changes:
         if finish.transcript is not None:
             transcript_seq = take("session.transcript", finish.owner)
             rows.transcripts.append((entry_id, ended, finish.transcript.decode()))
-            rows.events.append(("session.transcript", finish.owner, transcript_seq, entry_id, ended))
+            rows.events.append(
+                ("session.transcript", finish.owner, transcript_seq, entry_id, ended)
+            )
         if finish.cells is not None:
             self._cells(finish.cells, ended)
         self._audit(finish.audit)
@@ -468,7 +473,7 @@ class Changes:
     def append_audit(self, append: AppendAudit) -> None:
         self._audit(append.rows)
 
-    # --- everything else -----------------------------------------------------------------------------
+    # --- everything else -------------------------------------------------------------------------
 
     def together(self, together: Together) -> tuple[object, ...]:
         results = tuple(self.apply(operation) for operation in together.operations)
@@ -486,11 +491,13 @@ class Changes:
         self, where: str, parameters: tuple[object, ...], ended_ns: int
     ) -> tuple[Interrupted, ...]:
         running = self._connection.execute(
-            f"SELECT id, kind, owner, session, principal, head FROM entry WHERE {where} ORDER BY id",
+            "SELECT id, kind, owner, session, principal, head FROM entry"
+            f" WHERE {where} ORDER BY id",
             parameters,
         ).fetchall()
         self._connection.executemany(
-            "UPDATE entry SET state = 'interrupted', dur_ns = NULL, status = NULL, ok = NULL WHERE id = ?",
+            "UPDATE entry SET state = 'interrupted', dur_ns = NULL, status = NULL, ok = NULL"
+            " WHERE id = ?",
             [(row[0],) for row in running],
         )
         ended = tuple(
@@ -523,8 +530,8 @@ class Changes:
         interrupted = self._interrupt("state = 'running'", (), recover.now_ns)
         running = self._connection.execute(
             """
-            SELECT t.number, ifnull(s.name, '') FROM task t LEFT JOIN session s ON s.id = t.session_id
-            WHERE t.finished_ns IS NULL ORDER BY t.number
+            SELECT t.number, ifnull(s.name, '') FROM task t LEFT JOIN session s ON s.id =
+            t.session_id WHERE t.finished_ns IS NULL ORDER BY t.number
             """
         ).fetchall()
         self._connection.executemany(
@@ -571,9 +578,8 @@ class Changes:
 def _meta(written: Written) -> str | None:
     if written.original_length is None:
         return None
-    return (
-        f'{{"truncated":true,"original_len":{written.original_length},"stored_len":{written.length}}}'
-    )
+    original, stored = written.original_length, written.length
+    return f'{{"truncated":true,"original_len":{original},"stored_len":{stored}}}'
 
 
 def _set_pin(connection: sqlite3.Connection, pin: SetPin) -> bool:

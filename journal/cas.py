@@ -1,13 +1,17 @@
 """Content-addressed files: `cas/<aa>/<bb>/<hash>.zst`, named by the BLAKE3 of their content.
 
-Content up to FRAME_CONTENT_BYTES is one Zstandard frame, longer content a sequence of independent frames
-of that much content each, so that a ranged read decodes only what it needs and any Zstandard reader decodes
-the whole. Files appear by rename; nothing is returned before the whole file was decoded and hashed, and
-that verdict is remembered for the file's identity. Rows of the database are none of this module's business.
+Content up to FRAME_CONTENT_BYTES is one Zstandard frame, longer content a sequence of independent
+frames of that much content each, so that a ranged read decodes only what it needs and any Zstandard
+reader decodes the whole. Files appear by rename; nothing is returned before the whole file was
+decoded and hashed, and that verdict is remembered for the file's identity. Rows of the database are
+none of this module's business.
 
-Failure: writing raises OSError and leaves at worst a temporary file; reading raises `BlobMissing` for what
-is not there or is no hash, `BlobDamaged` for what does not decode to its name (the file is kept).
+Failure: writing raises OSError and leaves at worst a temporary file; reading raises `BlobMissing`
+for what is not there or is no hash, `BlobDamaged` for what does not decode to its name (the file is
+kept).
 """
+
+# ruff: noqa: PTH
 
 from __future__ import annotations
 
@@ -59,7 +63,9 @@ class BlobPiece:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """A file that decoded to its name: where its frames start, None when it must be read from the front."""
+    """A file that decoded to its name: where its frames start, None when it must be read from the
+    front.
+    """
 
     identity: tuple[int, int, int]
     total: int
@@ -67,19 +73,21 @@ class _Verdict:
 
 
 class ContentStore:
-    """The files below one `cas/` directory. Every method may be called from any thread."""
+    """The files below one `cas/` directory. Every method may be called from any thread.
 
-    # Verdicts by hash, oldest use first; whose content is being read, with the number of readers; damaged
-    # files seen. All three change under `_lock`.
+    Paths are text: this runs for every recorded output, and Path objects cost more than the calls.
+    """
+
+    # Verdicts by hash, oldest use first; whose content is being read, with the number of readers;
+    # damaged files seen. All three change under `_lock`.
     _verdicts: OrderedDict[bytes, _Verdict]
     _readers: dict[bytes, int]
     damaged_seen: int
-    # One flag per `aa/bb` directory known to exist; set only after it was made, so a lost race costs a mkdir.
+    # One flag per `aa/bb` directory known to exist; set only after it was made, so a lost race
+    # costs a mkdir.
     _directories: bytearray
 
-    def __init__(
-        self, root: Path, *, durable: bool, cap_bytes: int, create: bool = True
-    ) -> None:
+    def __init__(self, root: Path, *, durable: bool, cap_bytes: int, create: bool = True) -> None:
         if create:
             secure_directory(root)
         self.root = root
@@ -96,7 +104,7 @@ class ContentStore:
         # Told when content turns out missing or damaged, on the thread that found out.
         self.on_doubt: Callable[[bytes], None] | None = None
 
-    # --- writing -------------------------------------------------------------------------------------
+    # --- writing ---------------------------------------------------------------------------------
 
     @staticmethod
     def hash(content: bytes) -> bytes:
@@ -229,7 +237,7 @@ class ContentStore:
         except (BlobMissing, BlobDamaged):
             return None
 
-    # --- reading -------------------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> BlobPiece:
         """A verified range of the content; a range at or past the end is empty."""
@@ -341,20 +349,29 @@ class ContentStore:
                 if not self._readers[digest]:
                     del self._readers[digest]
 
-    # --- keeping house -------------------------------------------------------------------------------
+    # --- keeping house ---------------------------------------------------------------------------
 
     def path(self, name: str) -> str:
         return f"{self._prefix}{name[:2]}/{name[2:4]}/{name}.zst"
 
     def exists(self, digest: bytes) -> bool:
-        return os.path.exists(self.path(digest.hex()))
+        return self.disk_length(digest) is not None
+
+    def disk_length(self, digest: bytes) -> int | None:
+        """The size of the file with this name, None when there is none."""
+        try:
+            return os.stat(self.path(digest.hex())).st_size
+        except FileNotFoundError:
+            return None
 
     def being_read(self, digest: bytes) -> bool:
         with self._lock:
             return digest in self._readers
 
     def remove(self, digest: bytes) -> None:
-        """Remove one file; a missing one is fine. When unlinking fails the file has its name back."""
+        """Remove one file; a missing one is fine. When unlinking fails the file has its name
+        back.
+        """
         path = self.path(digest.hex())
         aside = f"{path}.gc-{os.getpid()}"
         with self._lock:
@@ -392,7 +409,9 @@ def digest_of(name: str) -> bytes:
 
 
 def _chunks(fd: int, keep: int, marker: bytes) -> Iterator[bytes]:
-    """The first `keep` bytes and then the marker, in pieces of one frame's content each; never nothing."""
+    """The first `keep` bytes and then the marker, in pieces of one frame's content each; never
+    nothing.
+    """
     position = 0
     pending = b""
     while position < keep:

@@ -1,7 +1,7 @@
 """Results on their way back: who waits, and how a batch of results reaches a loop.
 
-`deliver` gets a whole batch and passes it to `settle` on the thread that should see the results. Waiters
-of blocking calls are told at once, on whatever thread finished their work.
+`deliver` gets a whole batch and passes it to `settle` on the thread that should see the results.
+Waiters of blocking calls are told at once, on whatever thread finished their work.
 
 Failure: a callback that raises is logged and does not keep the others from their results.
 """

@@ -1,10 +1,10 @@
 """Opening `journal.db`: version first, then soundness, then settings (chapter 61 §2.1, §8.3).
 
-Nothing is created or changed before the version is known. A file of a newer schema is left exactly as it
-is; an older one is migrated after a copy was made.
+Nothing is created or changed before the version is known. A file of a newer schema is left exactly
+as it is; an older one is migrated after a copy was made.
 
-Failure: `SchemaTooNew`, `StoreDamaged`, `MigrationFailed`, or `StoreUnavailable` when the disk or a lock
-is in the way.
+Failure: `SchemaTooNew`, `StoreDamaged`, `MigrationFailed`, or `StoreUnavailable` when the disk or a
+lock is in the way.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ def _connect(path: str, busy_timeout_ms: int) -> sqlite3.Connection:
 
 
 def _stored_version(path: Path) -> int | None:
-    """The version in the file, None when there is no file; the file and its folder stay as they are."""
+    """The version in the file, None when there is no file; the file and its folder stay as they
+    are.
+    """
     try:
         with path.open("rb") as file:
             header = file.read(FILE_HEADER_BYTES)
@@ -139,9 +141,7 @@ def _uri(path: Path) -> str:
     return str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
-def _prepare(
-    connection: sqlite3.Connection, directory: Path, sync: Sync, *, fresh: bool
-) -> None:
+def _prepare(connection: sqlite3.Connection, directory: Path, sync: Sync, *, fresh: bool) -> None:
     try:
         if fresh:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

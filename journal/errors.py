@@ -1,8 +1,8 @@
 """What can go wrong in the durable store, as exceptions with everything a program needs to react.
 
-The store raises these; turning them into wire errors is the router's business. `StoreUnavailable` is
-about the world (disk, lock) and may pass; `OperationRefused` is about one operation and repeating it
-changes nothing; the others are found at open or while reading one blob.
+The store raises these; turning them into wire errors is the router's business. `StoreUnavailable`
+is about the world (disk, lock) and may pass; `OperationRefused` is about one operation and
+repeating it changes nothing; the others are found at open or while reading one blob.
 
 Failure: nothing here fails.
 """
@@ -15,11 +15,15 @@ FailureCause = Literal["disk_full", "io_error", "locked"]
 
 
 class StoreError(Exception):
-    """Any failure of the store; `str(error)` is a short text for people, without source or content."""
+    """Any failure of the store; `str(error)` is a short text for people, without source or
+    content.
+    """
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot commit now: the operation was not done, other work may go on (chapter 61 §8.2)."""
+    """The store cannot commit now: the operation was not done, other work may go on (chapter 61
+    §8.2).
+    """
 
     def __init__(self, cause: FailureCause, text: str) -> None:
         super().__init__(text)
@@ -32,7 +36,9 @@ class StoreClosed(StoreError):
 
 
 class StoreInUse(StoreError):
-    """Another process holds the state directory; `pid` is its number when the lock file tells it."""
+    """Another process holds the state directory; `pid` is its number when the lock file tells
+    it.
+    """
 
     def __init__(self, pid: int | None) -> None:
         super().__init__(f"state directory in use by pid {'?' if pid is None else pid}")
@@ -60,7 +66,9 @@ class MigrationFailed(StoreError):
 
 
 class OperationRefused(StoreError):
-    """One operation does not fit the stored state (an unknown row, a broken record); nothing was done."""
+    """One operation does not fit the stored state (an unknown row, a broken record); nothing was
+    done.
+    """
 
 
 class ApprovalUnavailable(OperationRefused):
@@ -80,7 +88,9 @@ class BlobMissing(StoreError):
 
 
 class BlobDamaged(StoreError):
-    """The stored file does not decode to content with this hash; the file is kept for inspection."""
+    """The stored file does not decode to content with this hash; the file is kept for
+    inspection.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(f"CAS blob {name} failed integrity check: content hash mismatch")

@@ -1,8 +1,8 @@
 """Durable event numbers and the events they bring back (chapter 61 §9.4).
 
-Numbers of a (channel, space) start at 0 and grow by one; they are taken inside the transaction that adds
-the row, so a failed commit leaves no gap. Numbers of removed rows are kept as high-water marks in
-`counter` and never given again. A rebuilt event equals the one that was sent live.
+Numbers of a (channel, space) start at 0 and grow by one; they are taken inside the transaction that
+adds the row, so a failed commit leaves no gap. Numbers of removed rows are kept as high-water marks
+in `counter` and never given again. A rebuilt event equals the one that was sent live.
 
 Failure: a stored transcript payload that is not JSON is left out and counted in `malformed`.
 """
@@ -39,7 +39,8 @@ def _text(value: str) -> bytes:
 class Sequences:
     """The next number of each (channel, space), as the open transaction sees it."""
 
-    # What was read from the database, plus what the transaction took since. Forgotten on every rollback.
+    # What was read from the database, plus what the transaction took since. Forgotten on every
+    # rollback.
     _next: dict[tuple[str, str], int]
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -94,7 +95,9 @@ class LoggedEvent:
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvents:
-    """Events by ascending number. `more` says that older (or, reading forward, newer) ones match too."""
+    """Events by ascending number. `more` says that older (or, reading forward, newer) ones match
+    too.
+    """
 
     events: tuple[LoggedEvent, ...]
     more: bool
@@ -105,8 +108,8 @@ class LoggedEvents:
 class LogEvents:
     """Events of one durable channel and space with `after < seq < before`.
 
-    `newest` keeps the newest `limit` of them, else the oldest. `session` and `principal` are the filters of
-    guests. The answer ends early when its payloads reach `bytes_max`.
+    `newest` keeps the newest `limit` of them, else the oldest. `session` and `principal` are the
+    filters of guests. The answer ends early when its payloads reach `bytes_max`.
     """
 
     channel: DurableChannel

@@ -1,8 +1,8 @@
 """Stored JSON that may be put into a frame as it is.
 
-What a session worker handed over is not trusted: a line break or a NUL inside it would end a frame early
-and let the rest pass for another. So only one JSON text in UTF-8 without control characters passes; text
-that is valid but spread over lines is written anew, compact.
+What a session worker handed over is not trusted: a line break or a NUL inside it would end a frame
+early and let the rest pass for another. So only one JSON text in UTF-8 without control characters
+passes; text that is valid but spread over lines is written anew, compact.
 
 Failure: everything else gives None.
 """

@@ -61,7 +61,7 @@ def _back_up(connection: sqlite3.Connection, path: Path) -> None:
         connection.backup(copy)
     finally:
         copy.close()
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 def _migrate(connection: sqlite3.Connection, directory: Path) -> None:
@@ -84,9 +84,7 @@ def _migrate(connection: sqlite3.Connection, directory: Path) -> None:
     if "blob" in old:
         _blobs(connection, directory)
     if "pin" in old:
-        connection.execute(
-            f"INSERT OR IGNORE INTO pin SELECT hash, 'manual', '', 0 FROM {OLD}pin"
-        )
+        connection.execute(f"INSERT OR IGNORE INTO pin SELECT hash, 'manual', '', 0 FROM {OLD}pin")
     _effects(connection)
     _events(connection)
     _check(connection, old)
@@ -181,18 +179,21 @@ def _effects(connection: sqlite3.Connection) -> None:
 
 
 def _events(connection: sqlite3.Connection) -> None:
-    """Number the submissions in id order: in `*`, and per owner; those with a transcript row likewise."""
+    """Number the submissions in id order: in `*`, and per owner; those with a transcript row
+    likewise.
+    """
     ended = "ts + ifnull(dur_ns, 0)"
     connection.execute(
         f"""
-        INSERT INTO event SELECT 'journal', '{ALL_SPACE}', row_number() OVER (ORDER BY id) - 1, id, {ended}
+        INSERT INTO event
+        SELECT 'journal', '{ALL_SPACE}', row_number() OVER (ORDER BY id) - 1, id, {ended}
         FROM entry WHERE kind = 'submission'
         """
     )
     connection.execute(
         f"""
-        INSERT INTO event SELECT 'journal', owner, row_number() OVER (PARTITION BY owner ORDER BY id) - 1,
-               id, {ended}
+        INSERT INTO event
+        SELECT 'journal', owner, row_number() OVER (PARTITION BY owner ORDER BY id) - 1, id, {ended}
         FROM entry WHERE kind = 'submission'
         """
     )

@@ -1,10 +1,10 @@
 """Stored plans with their requests and approvals (chapter 50 §3.6, chapter 61 §2.2).
 
-A plan is keyed by (owner, session owner, session, reference); nothing another owner does touches it. An
-approval is valid until it expires and is used once; what is left of it says why it is gone.
+A plan is keyed by (owner, session owner, session, reference); nothing another owner does touches
+it. An approval is valid until it expires and is used once; what is left of it says why it is gone.
 
-Failure: changes of a plan that is gone raise `OperationRefused`, use of an approval that is not there
-`ApprovalUnavailable`.
+Failure: changes of a plan that is gone raise `OperationRefused`, use of an approval that is not
+there `ApprovalUnavailable`.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _fields(key: PlanKey) -> tuple[str, str, str, str]:
     return key.owner, key.session_owner, key.session, key.ref
 
 
-# --- changes -----------------------------------------------------------------------------------------
+# --- changes -------------------------------------------------------------------------------------
 
 
 def put(connection: sqlite3.Connection, plan: PutPlan) -> tuple[PlanKey, ...]:
@@ -114,7 +114,8 @@ def put(connection: sqlite3.Connection, plan: PutPlan) -> tuple[PlanKey, ...]:
         ON CONFLICT (owner, session_owner, session, ref) DO UPDATE SET
             src = excluded.src, ast = excluded.ast, effects = excluded.effects,
             reversibility = excluded.reversibility, estimates = excluded.estimates,
-            created_ns = iif(plan.expires_ns <= excluded.created_ns, excluded.created_ns, plan.created_ns),
+            created_ns = iif(plan.expires_ns <= excluded.created_ns,
+                             excluded.created_ns, plan.created_ns),
             expires_ns = excluded.expires_ns, allowed = excluded.allowed, requested_ns = NULL,
             requested_effects = NULL, approved_by = NULL, approved_ns = NULL,
             approval_expires_ns = NULL, applied_ns = NULL
@@ -155,7 +156,8 @@ def _drop_surplus(connection: sqlite3.Connection, plan: PutPlan) -> tuple[PlanKe
 
 def request(connection: sqlite3.Connection, request: RequestPlan) -> RequestedPlan:
     first = connection.execute(
-        f"UPDATE plan SET requested_ns = ?, requested_effects = ? WHERE {KEY} AND requested_ns IS NULL",
+        "UPDATE plan SET requested_ns = ?, requested_effects = ?"
+        f" WHERE {KEY} AND requested_ns IS NULL",
         (request.requested_ns, request.requested_effects.decode(), *_fields(request.key)),
     ).rowcount
     row = connection.execute(
@@ -187,7 +189,8 @@ def approve(connection: sqlite3.Connection, approval: ApprovePlan) -> None:
 def use_approval(connection: sqlite3.Connection, use: UseApproval) -> None:
     changed = connection.execute(
         f"""
-        UPDATE plan SET approved_by = NULL, approved_ns = NULL, approval_expires_ns = NULL, applied_ns = ?
+        UPDATE plan SET approved_by = NULL, approved_ns = NULL, approval_expires_ns = NULL,
+                        applied_ns = ?
         WHERE {KEY} AND approved_ns IS NOT NULL AND ifnull(approval_expires_ns > ?, 1)
         """,
         (use.now_ns, *_fields(use.key), use.now_ns),
@@ -202,16 +205,15 @@ def use_approval(connection: sqlite3.Connection, use: UseApproval) -> None:
 
 def expire(connection: sqlite3.Connection, expiry: ExpirePlans) -> tuple[PlanKey, ...]:
     rows = connection.execute(
-        "SELECT owner, session_owner, session, ref FROM plan WHERE expires_ns <= ?", (expiry.now_ns,)
+        "SELECT owner, session_owner, session, ref FROM plan WHERE expires_ns <= ?",
+        (expiry.now_ns,),
     ).fetchall()
     connection.executemany(f"DELETE FROM plan WHERE {KEY}", rows)
     return tuple(PlanKey(*row) for row in rows)
 
 
 def drop(connection: sqlite3.Connection, dropped: DropPlan) -> bool:
-    return (
-        connection.execute(f"DELETE FROM plan WHERE {KEY}", _fields(dropped.key)).rowcount > 0
-    )
+    return connection.execute(f"DELETE FROM plan WHERE {KEY}", _fields(dropped.key)).rowcount > 0
 
 
 WRITES: Final[Mapping[type[Operation[Any]], Callable[[sqlite3.Connection, Any], Any]]] = {
@@ -224,7 +226,7 @@ WRITES: Final[Mapping[type[Operation[Any]], Callable[[sqlite3.Connection, Any], 
 }
 
 
-# --- reads -------------------------------------------------------------------------------------------
+# --- reads ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +276,9 @@ class PlansOfSession:
 
 @dataclass(frozen=True, slots=True)
 class PlansOfOthers:
-    """The unexpired plans of everybody but one principal: requested ones first, then oldest first."""
+    """The unexpired plans of everybody but one principal: requested ones first, then oldest
+    first.
+    """
 
     principal: str
     now_ns: int
@@ -298,7 +302,8 @@ class AllPlans:
 
     def run(self, source: Source) -> list[Plan]:
         rows = source.connection.execute(
-            f"SELECT {COLUMNS} FROM plan WHERE ifnull(expires_ns > ?, 1) ORDER BY created_ns, rowid",
+            f"SELECT {COLUMNS} FROM plan WHERE ifnull(expires_ns > ?, 1)"
+            " ORDER BY created_ns, rowid",
             (self.now_ns,),
         )
         return [_plan(row) for row in rows]

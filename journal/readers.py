@@ -1,10 +1,10 @@
 """Reader threads, each with a connection of its own, and the reader that stands alone.
 
-Reads see the last commit and never wait for the writer. An in-memory database has one connection for
-everybody; its reads take turns with the writer under a guard.
+Reads see the last commit and never wait for the writer. An in-memory database has one connection
+for everybody; its reads take turns with the writer under a guard.
 
-Failure: what SQLite or the system says becomes `StoreUnavailable`; `open_beside` refuses what is not a
-database of the current schema.
+Failure: what SQLite or the system says becomes `StoreUnavailable`; `open_beside` refuses what is
+not a database of the current schema.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Readers:
                 with self._guard:
                     result = read.run(Source(connection, self._content, self._touched))
                 completion = Completion(done, result, None)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the rim of a thread
                 completion = Completion(done, None, error_of(error))
             hand_over([completion], self._deliver)
         if connection is not None and self._owned:

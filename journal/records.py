@@ -1,9 +1,9 @@
 """The operations that change the store, and the rows they are made of.
 
-Every operation is a frozen value; posting it to a `Store` makes the writer thread do it in a transaction
-(alone in its effect: a refused operation leaves no trace and spoils no other). The type parameter of
-`Operation` is the type of the result that its completion gets. JSON members are bytes as they came;
-the store keeps them and never encodes them anew. Times are Unix nanoseconds.
+Every operation is a frozen value; posting it to a `Store` makes the writer thread do it in a
+transaction (alone in its effect: a refused operation leaves no trace and spoils no other). The type
+parameter of `Operation` is the type of the result that its completion gets. JSON members are bytes
+as they came; the store keeps them and never encodes them anew. Times are Unix nanoseconds.
 
 Failure: constructing an operation checks nothing; what does not fit the stored state is answered by
 `OperationRefused` when it is done.
@@ -24,8 +24,8 @@ PinReason = Literal["manual", "value", "undo"]
 ShareMode = Literal["full", "read"]
 TaskState = Literal["running", "completed", "failed", "cancelled"]
 
-# Content from this size on should be ingested (`Store.ingest`) before the operation that links it is
-# posted, so that hashing and compressing it does not hold up the commits of everybody else.
+# Content from this size on should be ingested (`Store.ingest`) before the operation that links it
+# is posted, so that hashing and compressing it does not hold up the commits of everybody else.
 INGEST_BYTES_MIN = 256 * 1024
 
 
@@ -35,12 +35,14 @@ class Operation(Generic[R_co]):
     __slots__ = ()
 
 
-# --- content -----------------------------------------------------------------------------------------
+# --- content -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """Content behind a readable, seekable descriptor, from offset 0; the store closes it, always."""
+    """Content behind a readable, seekable descriptor, from offset 0; the store closes it,
+    always.
+    """
 
     fd: int
     length: int
@@ -59,7 +61,7 @@ class Stored:
 Content = bytes | FileContent | Stored
 
 
-# --- rows --------------------------------------------------------------------------------------------
+# --- rows ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,8 @@ class Statement:
     """A statement row; session, owner, principal and task are those of the submission.
 
     `id` comes from `Store.reserve_entries`, is larger than `parent_id` and ascends with `ordinal`.
-    A row written before under the same id is replaced in its result columns (state, dur_ns, status, ok,
-    effects); its outputs are added.
+    A row written before under the same id is replaced in its result columns (state, dur_ns, status,
+    ok, effects); its outputs are added.
     """
 
     id: int
@@ -97,10 +99,11 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoRow:
-    """One inverse (chapter 50 §13). `restore_bytes` needs its snapshot, whose hash the store computes.
+    """One inverse (chapter 50 §13). `restore_bytes` needs its snapshot, whose hash the store
+    computes.
 
-    A row whose snapshot is missing, was truncated, or does not hash to the announced `prior_hash` is not
-    recorded; `Finished.undo_skipped` counts it.
+    A row whose snapshot is missing, was truncated, or does not hash to the announced `prior_hash`
+    is not recorded; `Finished.undo_skipped` counts it.
     """
 
     entry_id: int
@@ -146,8 +149,8 @@ class TaskEnd:
 class CellChanges:
     """What a submission changed in its session's stored state.
 
-    A cell with value None exists but is lost after a restore. `replace` drops every cell that is not in
-    `changed`. Changes of a session that is gone are dropped silently.
+    A cell with value None exists but is lost after a restore. `replace` drops every cell that is
+    not in `changed`. Changes of a session that is gone are dropped silently.
     """
 
     session_id: int
@@ -161,7 +164,7 @@ class CellChanges:
     unpinned: tuple[bytes, ...] = ()
 
 
-# --- submissions -------------------------------------------------------------------------------------
+# --- submissions ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +228,9 @@ class FinishSubmission(Operation[Finished]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStatements(Operation[int]):
-    """Write statement and undo rows while their submission still runs. Result: undo rows skipped."""
+    """Write statement and undo rows while their submission still runs. Result: undo rows
+    skipped.
+    """
 
     owner: str
     session: str
@@ -257,7 +262,7 @@ class InterruptSubmissions(Operation[tuple[Interrupted, ...]]):
     ended_ns: int
 
 
-# --- sessions ----------------------------------------------------------------------------------------
+# --- sessions ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,15 +306,15 @@ class SetShares(Operation[None]):
     mode: ShareMode
 
 
-# --- plans -------------------------------------------------------------------------------------------
+# --- plans ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutPlan(Operation[tuple[PlanKey, ...]]):
     """Store a plan, or renew it: expiry anew, requests and approvals forgotten, creation time kept.
 
-    Beyond `owner_quota` plans of the owner (0: no limit) the oldest not-approved one is dropped, else the
-    oldest. Result: the plans dropped. `expires_ns` None means never.
+    Beyond `owner_quota` plans of the owner (0: no limit) the oldest not-approved one is dropped,
+    else the oldest. Result: the plans dropped. `expires_ns` None means never.
     """
 
     key: PlanKey
@@ -333,7 +338,8 @@ class RequestedPlan:
 
 @dataclass(frozen=True, slots=True)
 class RequestPlan(Operation[RequestedPlan]):
-    """Record that the owner asks for approval; a repeated request changes nothing and gets the first.
+    """Record that the owner asks for approval; a repeated request changes nothing and gets the
+    first.
 
     `requested_effects` is a JSON array of kinds. Refused when the plan is gone.
     """
@@ -373,7 +379,7 @@ class DropPlan(Operation[bool]):
     key: PlanKey
 
 
-# --- tasks -------------------------------------------------------------------------------------------
+# --- tasks ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,7 +416,7 @@ class PruneTasks(Operation[tuple[int, ...]]):
     keep: int
 
 
-# --- others ------------------------------------------------------------------------------------------
+# --- others --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +426,9 @@ class AppendAudit(Operation[None]):
 
 @dataclass(frozen=True, slots=True)
 class SetPin(Operation[bool]):
-    """Pin stored content. Result: whether that changed anything. Refused when there is no such blob."""
+    """Pin stored content. Result: whether that changed anything. Refused when there is no such
+    blob.
+    """
 
     hash: bytes
     reason: PinReason
@@ -492,7 +500,8 @@ class Together(Operation[tuple[object, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Custom(Operation[R_co], Generic[R_co]):
-    """Any other change: `run` gets the write connection inside the transaction (agent endpoint tables).
+    """Any other change: `run` gets the write connection inside the transaction (agent endpoint
+    tables).
 
     `run` must not commit, roll back, or keep the connection.
     """

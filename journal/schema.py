@@ -1,10 +1,12 @@
 """Tables and indexes of `journal.db`, schema 2 (chapter 61 §2.2).
 
 Beyond the chapter's list stand: `counter` (high-water marks that outlive the rows they counted),
-`plan.allowed` and `plan.requested_effects` (what a plan's answers need after a restart), and the indexes
-that keep queries by owner, running rows, tasks and expiring plans independent of the table's size.
+`plan.allowed` and `plan.requested_effects` (what a plan's answers need after a restart), and the
+indexes that keep queries by owner, running rows, tasks and expiring plans independent of the
+table's size.
 
-Failure: `create` raises the sqlite3 error of the statement that failed; the caller's transaction decides.
+Failure: `create` raises the sqlite3 error of the statement that failed; the caller's transaction
+decides.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ ENTRY_COLUMNS: Final = """
 """
 
 OUTPUT_COLUMNS: Final = """
-    entry_id INTEGER NOT NULL, kind TEXT NOT NULL, hash BLOB NOT NULL, len INTEGER NOT NULL, meta TEXT
+    entry_id INTEGER NOT NULL, kind TEXT NOT NULL, hash BLOB NOT NULL, len INTEGER NOT NULL,
+    meta TEXT
 """
 UNDO_COLUMNS: Final = "entry_id INTEGER NOT NULL, op TEXT NOT NULL, inverse TEXT NOT NULL"
 TRANSCRIPT_COLUMNS: Final = (
@@ -70,7 +73,8 @@ TABLES: Final[dict[str, str]] = {
         created_ns INTEGER NOT NULL, last_used_ns INTEGER NOT NULL, next_out INTEGER NOT NULL,
         UNIQUE (owner, name)""",
     "session_cell": """
-        session_id INTEGER NOT NULL, cell TEXT NOT NULL, value BLOB, PRIMARY KEY (session_id, cell)""",
+        session_id INTEGER NOT NULL, cell TEXT NOT NULL, value BLOB,
+        PRIMARY KEY (session_id, cell)""",
     "session_share": """
         session_id INTEGER NOT NULL, principal TEXT NOT NULL, mode TEXT NOT NULL,
         PRIMARY KEY (session_id, principal)""",
@@ -82,9 +86,9 @@ TABLES: Final[dict[str, str]] = {
         approval_expires_ns INTEGER, applied_ns INTEGER, allowed INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (owner, session_owner, session, ref)""",
     "task": """
-        number INTEGER PRIMARY KEY AUTOINCREMENT, session_id INTEGER NOT NULL, principal TEXT NOT NULL,
-        state TEXT NOT NULL, started_ns INTEGER NOT NULL, finished_ns INTEGER, result_ref TEXT,
-        error TEXT""",
+        number INTEGER PRIMARY KEY AUTOINCREMENT, session_id INTEGER NOT NULL,
+        principal TEXT NOT NULL, state TEXT NOT NULL, started_ns INTEGER NOT NULL,
+        finished_ns INTEGER, result_ref TEXT, error TEXT""",
     "audit": """
         id INTEGER PRIMARY KEY AUTOINCREMENT, ts INTEGER NOT NULL, kind TEXT NOT NULL,
         principal TEXT NOT NULL, owner TEXT, session TEXT, plan_ref TEXT, entry_id INTEGER,

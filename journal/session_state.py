@@ -1,10 +1,10 @@
 """Session rows, their stored cells and their guests (chapter 61 §2.2, chapter 60 §10).
 
-A cell is one opaque value under a name that only workers of the session understand; a cell without value
-is lost. Session ids are never used twice, so nothing that names one can come to mean another.
+A cell is one opaque value under a name that only workers of the session understand; a cell without
+value is lost. Session ids are never used twice, so nothing that names one can come to mean another.
 
-Failure: changes of an unknown session are refused, except cells, which are dropped: a submission may end
-after its session was closed.
+Failure: changes of an unknown session are refused, except cells, which are dropped: a submission
+may end after its session was closed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COLUMNS: Final = "id, owner, name, created_ns, last_used_ns, next_out"
 FIRST_OUT: Final = 1
 
 
-# --- changes -----------------------------------------------------------------------------------------
+# --- changes -------------------------------------------------------------------------------------
 
 
 def ensure(connection: sqlite3.Connection, session: EnsureSession) -> int:
@@ -58,7 +58,8 @@ def ensure(connection: sqlite3.Connection, session: EnsureSession) -> int:
 
 def touch(connection: sqlite3.Connection, session: TouchSession) -> None:
     connection.execute(
-        "UPDATE session SET last_used_ns = ? WHERE id = ?", (session.last_used_ns, session.session_id)
+        "UPDATE session SET last_used_ns = ? WHERE id = ?",
+        (session.last_used_ns, session.session_id),
     )
 
 
@@ -79,7 +80,9 @@ def delete(connection: sqlite3.Connection, session: DeleteSession) -> bool:
 
 
 def set_shares(connection: sqlite3.Connection, shares: SetShares) -> None:
-    found = connection.execute("SELECT 1 FROM session WHERE id = ?", (shares.session_id,)).fetchone()
+    found = connection.execute(
+        "SELECT 1 FROM session WHERE id = ?", (shares.session_id,)
+    ).fetchone()
     if found is None:
         raise OperationRefused("unknown session")
     connection.execute("DELETE FROM session_share WHERE session_id = ?", (shares.session_id,))
@@ -97,7 +100,7 @@ WRITES: Final[Mapping[type[Operation[Any]], Callable[[sqlite3.Connection, Any], 
 }
 
 
-# --- reads -------------------------------------------------------------------------------------------
+# --- reads ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The state directory: its modes, its lock, its spill folder.
 
-Directories are 0700 and files 0600. A directory of ours that is looser is tightened; one that belongs to
-somebody else is used as it is. The lock is an exclusive flock on `lock`, whose content tells who holds it.
+Directories are 0700 and files 0600. A directory of ours that is looser is tightened; one that
+belongs to somebody else is used as it is. The lock is an exclusive flock on `lock`, whose content
+tells who holds it.
 
 Failure: `StoreInUse` when another process holds the lock; OSError from the system otherwise.
 """
@@ -107,7 +108,7 @@ def empty_spill(directory: Path) -> None:
     with os.scandir(spill) as entries:
         for entry in entries:
             if not entry.is_dir(follow_symlinks=False):
-                os.unlink(entry.path)
+                Path(entry.path).unlink()
 
 
 def open_spill(directory: Path) -> int:
@@ -118,5 +119,5 @@ def open_spill(directory: Path) -> int:
     except (AttributeError, OSError):
         name = spill / f"capture-{os.getpid()}-{os.urandom(8).hex()}"
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
-        os.unlink(name)
+        name.unlink()
         return fd

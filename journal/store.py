@@ -1,7 +1,7 @@
 """The durable store as its users see it; the contract is in the package's docstring.
 
-Failure: `Store.open` leaves nothing locked or half made when it raises; every other failure is the result
-of the operation, read or job it belongs to.
+Failure: `Store.open` leaves nothing locked or half made when it raises; every other failure is the
+result of the operation, read or job it belongs to.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ INGEST_GUARD_S: Final = 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
-    """How to open a store. `path` None keeps everything in memory and a private temporary directory.
+    """How to open a store. `path` None keeps everything in memory and a private temporary
+    directory.
 
-    `lock` is a hold on the directory that the caller has already; without it the store takes its own and
-    releases it at the end.
+    `lock` is a hold on the directory that the caller has already; without it the store takes its
+    own and releases it at the end.
     """
 
     path: Path | None
@@ -57,7 +58,9 @@ class StoreConfig:
 
 
 class Job(Protocol[R_co]):
-    """Longer work on the store: collection, retention, cleaning up. `run` is called on the job thread."""
+    """Longer work on the store: collection, retention, cleaning up. `run` is called on the job
+    thread.
+    """
 
     def run(self, store: Store) -> R_co: ...
 
@@ -65,8 +68,8 @@ class Job(Protocol[R_co]):
 class Store:
     """One open store."""
 
-    # Numbers given out so far, under `_numbers`; content ingested and perhaps not linked yet, with the time of
-    # that, and reads noted per blob, under `_notes`. `_closed` only ever becomes True.
+    # Numbers given out so far, under `_numbers`; content ingested and perhaps not linked yet, with
+    # the time of that, and reads noted per blob, under `_notes`. `_closed` only ever becomes True.
     _next_entry: int
     _next_task: int
     _ingested: dict[bytes, float]
@@ -158,7 +161,7 @@ class Store:
                 lock.release()
             raise
 
-    # --- numbers -------------------------------------------------------------------------------------
+    # --- numbers ---------------------------------------------------------------------------------
 
     def reserve_entries(self, count: int = 1) -> int:
         """The first of `count` ascending entry ids that nobody else gets."""
@@ -173,7 +176,7 @@ class Store:
             self._next_task += 1
             return number
 
-    # --- changes -------------------------------------------------------------------------------------
+    # --- changes ---------------------------------------------------------------------------------
 
     @property
     def failure(self) -> StoreUnavailable | None:
@@ -185,7 +188,9 @@ class Store:
         return self._writer.failures_seen
 
     def post(self, operation: Operation[T], done: Callable[[T, StoreError | None], None]) -> None:
-        """Have it done; `done(result, error)` is called after the commit, the result undefined on error."""
+        """Have it done; `done(result, error)` is called after the commit, the result undefined on
+        error.
+        """
         if self._closed:
             hand_over([Completion(done, None, StoreClosed("the store is closed"))], self._deliver)
             return
@@ -202,7 +207,7 @@ class Store:
         self.post(operation, waiter)
         return waiter.wait()
 
-    # --- reads ---------------------------------------------------------------------------------------
+    # --- reads -----------------------------------------------------------------------------------
 
     def read(self, read: Read[T], done: Callable[[T, StoreError | None], None]) -> None:
         if self._closed:
@@ -232,7 +237,7 @@ class Store:
                 del self._touches[next(iter(self._touches))]
         self.post(TouchBlobs((digest,), now_ns), _nobody)
 
-    # --- content -------------------------------------------------------------------------------------
+    # --- content ---------------------------------------------------------------------------------
 
     def open_spill(self) -> int:
         """A private descriptor for one capture in progress; the caller closes it."""
@@ -245,7 +250,8 @@ class Store:
         *,
         capped: bool = True,
     ) -> None:
-        """Write content ahead of the operation that links it. Content not linked within a day is removed.
+        """Write content ahead of the operation that links it. Content not linked within a day is
+        removed.
 
         `capped` False stores all of it, whatever the output cap (adoption of a spilled capture).
         """
@@ -257,7 +263,7 @@ class Store:
         def work() -> None:
             try:
                 completion = Completion(done, self._ingest(content, capped), None)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the rim of a thread
                 completion = Completion(done, None, error_of(error))
             finally:
                 _close(content)
@@ -304,7 +310,7 @@ class Store:
         for digest in digests:
             self._writer.unlink(digest)
 
-    # --- jobs ----------------------------------------------------------------------------------------
+    # --- jobs ------------------------------------------------------------------------------------
 
     def start(self, job: Job[T], done: Callable[[T, StoreError | None], None]) -> None:
         """Run a job on the job thread, one at a time."""
@@ -315,7 +321,7 @@ class Store:
         def work() -> None:
             try:
                 completion = Completion(done, job.run(self), None)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the rim of a thread
                 completion = Completion(done, None, error_of(error))
             hand_over([completion], self._deliver)
 
@@ -332,10 +338,12 @@ class Store:
         self.start(job, waiter)
         return waiter.wait()
 
-    # --- the end -------------------------------------------------------------------------------------
+    # --- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Finish what was posted, then let go of everything; blocking. A second call does nothing."""
+        """Finish what was posted, then let go of everything; blocking. A second call does
+        nothing.
+        """
         if self._closed:
             return
         self._closed = True

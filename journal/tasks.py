@@ -1,7 +1,7 @@
 """Task records (chapter 60 §5.12, chapter 61 §2.2).
 
-Numbers come from one counter of the whole daemon and are never used twice, also after the record is gone.
-A record ends once: a second ending changes nothing.
+Numbers come from one counter of the whole daemon and are never used twice, also after the record is
+gone. A record ends once: a second ending changes nothing.
 
 Failure: a task of an unknown session or with a used number is refused by the table's keys.
 """
@@ -31,9 +31,7 @@ class Task:
     error_json: bytes | None
 
 
-COLUMNS: Final = (
-    "number, session_id, principal, state, started_ns, finished_ns, result_ref, error"
-)
+COLUMNS: Final = "number, session_id, principal, state, started_ns, finished_ns, result_ref, error"
 END_TASK: Final = """
     UPDATE task SET state = ?, finished_ns = ?, result_ref = ?, error = ?
     WHERE number = ? AND finished_ns IS NULL
@@ -41,10 +39,11 @@ END_TASK: Final = """
 
 
 def _task(row: tuple[Any, ...]) -> Task:
-    return Task(*row[:7], error_json=checked_json(row[7]))
+    fields = (*row[:7], checked_json(row[7]))
+    return Task(*fields)
 
 
-# --- changes -----------------------------------------------------------------------------------------
+# --- changes -------------------------------------------------------------------------------------
 
 
 def put(connection: sqlite3.Connection, task: PutTask) -> None:
@@ -104,7 +103,7 @@ WRITES: Final[Mapping[type[Operation[Any]], Callable[[sqlite3.Connection, Any], 
 }
 
 
-# --- reads -------------------------------------------------------------------------------------------
+# --- reads ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

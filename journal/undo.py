@@ -1,7 +1,7 @@
 """Undo rows: the inverses that statements recorded (chapter 50 §13, chapter 61 §2.2).
 
-An inverse is JSON whose `kind` equals the row's `op`. One that restores bytes needs its snapshot in the
-content store, whole and with the hash it announces; it is pinned for the entry.
+An inverse is JSON whose `kind` equals the row's `op`. One that restores bytes needs its snapshot in
+the content store, whole and with the hash it announces; it is pinned for the entry.
 
 Failure: `usable` says no to what must never be replayed; reading raises nothing of its own.
 """
@@ -72,7 +72,9 @@ class UndoOfEntry:
 
 @dataclass(frozen=True, slots=True)
 class NewestUndo:
-    """The newest entry with inverses among the last ones of a principal in a session; None without."""
+    """The newest entry with inverses among the last ones of a principal in a session; None
+    without.
+    """
 
     owner: str
     session: str

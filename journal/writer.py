@@ -1,13 +1,13 @@
 """The writer thread: everything that waits becomes one transaction.
 
-A batch is first done without savepoints. If an operation turns out bad, the transaction is rolled back
-and the batch is done again with one savepoint for each, so that only the bad ones fail: all operations
-can be done twice, since content is named by its hash and rows vanish with the rollback. After the commit the
-completions of the whole batch leave in one piece.
+A batch is first done without savepoints. If an operation turns out bad, the transaction is rolled
+back and the batch is done again with one savepoint for each, so that only the bad ones fail: all
+operations can be done twice, since content is named by its hash and rows vanish with the rollback.
+After the commit the completions of the whole batch leave in one piece.
 
 Failure: an operation that does not fit gets `OperationRefused`; when the world is in the way
-(`StoreUnavailable`) what could not be committed fails, `failure` says why, and the store is tried again with
-every batch and at least every RETRY_S seconds.
+(`StoreUnavailable`) what could not be committed fails, `failure` says why, and the store is tried
+again with every batch and at least every RETRY_S seconds.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ Item = tuple[Operation[Any], Done]
 class Writer:
     """Owns the write connection from `start` to `stop`."""
 
-    # `failure` is written by the writer thread alone and read by anybody. `_in_transaction` mirrors the
-    # connection for the writer thread. Items are posted from any thread; None ends the thread.
+    # `failure` is written by the writer thread alone and read by anybody. `_in_transaction` mirrors
+    # the connection for the writer thread. Items are posted from any thread; None ends the thread.
     failure: StoreUnavailable | None
     _items: SimpleQueue[Item | None]
 
@@ -102,7 +102,7 @@ class Writer:
         """Content turned out missing or damaged; any thread may say so."""
         self._changes.unlink(digest)
 
-    # --- the thread ----------------------------------------------------------------------------------
+    # --- the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
         for batch in self._batches():
@@ -164,8 +164,7 @@ class Writer:
         self._changes.committed()
         self._set_failure(None)
         return [
-            Completion(done, result, None)
-            for (_, done), result in zip(batch, results, strict=True)
+            Completion(done, result, None) for (_, done), result in zip(batch, results, strict=True)
         ]
 
     def _do_carefully(self, batch: list[Item]) -> list[Completion]:

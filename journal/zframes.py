@@ -1,7 +1,8 @@
 """Where Zstandard frames begin and end in a file, and their content.
 
-`frame_at` reads the frame header and walks the block headers, so a frame's end is known without decoding
-it. Nothing here allocates more than the caller allows: content lengths are read before content is.
+`frame_at` reads the frame header and walks the block headers, so a frame's end is known without
+decoding it. Nothing here allocates more than the caller allows: content lengths are read before
+content is.
 
 Failure: FrameError for what is no complete frame; zstandard.ZstdError for one that does not decode.
 """
@@ -77,7 +78,7 @@ def content_after(
     decompressor: zstandard.ZstdDecompressor, fd: int, position: int, start: int, end: int | None
 ) -> Iterator[bytes]:
     """Content bytes `start` to `end` (None: all) of everything from file position `position` on."""
-    with open(os.dup(fd), "rb") as file:
+    with os.fdopen(os.dup(fd), "rb") as file:
         file.seek(position)
         reader = decompressor.stream_reader(file, read_across_frames=True, closefd=False)
         at = 0
