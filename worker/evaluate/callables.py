@@ -20,6 +20,7 @@ from worker.values.types import Value
 if TYPE_CHECKING:
     from worker.evaluate.code import Code
     from worker.evaluate.evaluator import Evaluator
+    from worker.evaluate.static import Place
 
 
 class Closure:
@@ -92,6 +93,13 @@ class Command:
     def frame(self, ev: Evaluator) -> list[Any]:
         """A fresh frame for the expressions among the stored arguments."""
         return self.code.new_frame(ev, self.captured)
+
+    def place(self, frame: list[Any]) -> Place:
+        """What names mean to the stored call: its head means what it meant where the alias stood."""
+        from worker.evaluate.static import Place
+
+        assert self.code.scope is not None
+        return Place(self.code.scope, frame)
 
     def same_call(self, other: Command) -> bool:
         """Structural equality of the stored calls; where they stand in a source does not count."""

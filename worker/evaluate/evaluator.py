@@ -84,6 +84,8 @@ class Evaluator:
         self.hooks: Any = self.host.hooks
         self.call_depth: int = 0
         self.depth_base: int = 0
+        # Whether this runs a script file: those are parsed without knowledge of bindings.
+        self.script: bool = False
         # Text the running program was compiled from; its spans are offsets into it.
         self.src: str = ""
 
@@ -121,6 +123,7 @@ class Evaluator:
         if fresh_scope:
             nested.root = Scope()
             nested.plans = {}
+            nested.script = True
         if sink is not None:
             nested.sink = sink  # type: ignore[method-assign]
         return nested
@@ -220,6 +223,13 @@ class Evaluator:
         from worker.evaluate.program import run_program
 
         return run_program(self, program, src, position)
+
+    def run_in_place(self, program: Any, src: str) -> Value:
+        """Evaluate a parsed program as top-level statements in the scope of the running command,
+        as `source` and `apply` do. Its statements get rows of their own."""
+        from worker.evaluate.program import run_in_place
+
+        return run_in_place(self, program, src)
 
     def evaluate_source(self, src: str, position: Position = "stmt", *, repl: bool = False) -> Value:
         """Parse with the session's bindings and run.

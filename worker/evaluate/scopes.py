@@ -37,6 +37,10 @@ class Cell:
         self.lost = False
         self.v = v
 
+    def assign(self, v: Value) -> None:
+        """Replace the value of a mutable name."""
+        self.v = v
+
     def __repr__(self) -> str:
         return f"Cell({self.name!r}, {self.v!r}, mutable={self.mutable})"
 
