@@ -14,8 +14,9 @@ from typing import Any
 
 from ipc.client import Client, InvalidLabel, NoticeHandler, find_token
 from supervisor.cli.failure import Failure
-from supervisor.cli.options import Arguments, Option, UsageError, one_of
+from supervisor.cli.options import Arguments, Option, UsageError
 from supervisor.cli.output import Output
+from supervisor.cli.readers import one_of
 from supervisor.config import Config, ConfigError, Loaded, load
 from supervisor.paths import Paths, resolve
 

@@ -43,8 +43,7 @@ def show(call: Call) -> int:
     elif wanted in KEYS:
         call.out.line("" if value is None else _toml(value))
     else:
-        for line in _as_toml(loaded, wanted):
-            call.out.line(line)
+        call.out.line("\n".join(_as_toml(loaded, wanted)).lstrip("\n"))
     return Exit.SUCCESS
 
 

@@ -23,9 +23,9 @@ def tail(call: Call) -> int:
     return follow(call, call.operands[0])
 
 
-def follow(call: Call, channel: str) -> int:
+def follow(call: Call, channel: str, *, autostart: bool = True) -> int:
     """Print a channel's backlog as far as it was asked for, then what comes."""
-    with call.connect(reconnect=True) as client:
+    with call.connect(reconnect=True, autostart=autostart) as client:
         call.attached(client)
         since = call.number("since")
         last = _backlog(call, client, channel, since)

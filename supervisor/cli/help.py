@@ -17,8 +17,11 @@ def usage_lines(command: Command) -> Iterator[str]:
     """`usage: ...`, one line per subcommand."""
     lead = "usage: "
     for each in command.commands or (command,):
-        options = each.options if each is command else (*command.options, *each.options)
-        parts = [full_name(each), *map(_option_usage, options), *map(_operand_usage, each.operands)]
+        parts = [
+            full_name(each),
+            *map(_option_usage, each.options),
+            *map(_operand_usage, each.operands),
+        ]
         yield from wrap(
             " ".join(parts),
             WIDTH,

@@ -48,10 +48,12 @@ class Option:
     aliases: tuple[str, ...] = ()
     # Text of the message when the value is missing.
     missing: str = ""
+    # Key of the value, where the name alone would be ambiguous.
+    dest: str = ""
 
     @property
     def key(self) -> str:
-        return self.name.lstrip("-").replace("-", "_")
+        return self.dest or self.name.lstrip("-").replace("-", "_")
 
 
 @dataclass(frozen=True)
@@ -116,24 +118,6 @@ class Arguments:
 
     def many(self, key: str) -> list[str]:
         return list(self.values.get(key, ()))
-
-
-def unsigned(text: str) -> int:
-    """A reader for numbers from 0."""
-    if not (text.isascii() and text.isdigit()) or len(text) > 19:
-        raise ValueError(f"expected a non-negative integer, got `{text}`")
-    return int(text)
-
-
-def one_of(*allowed: str) -> Reader:
-    """A reader for one of some words."""
-
-    def read(text: str) -> str:
-        if text not in allowed:
-            raise ValueError(f"must be {', '.join(allowed[:-1])} or {allowed[-1]}, got `{text}`")
-        return text
-
-    return read
 
 
 HELP = Option("--help", "print this text and exit", aliases=("-h",))

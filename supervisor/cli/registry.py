@@ -12,12 +12,28 @@ from typing import Final
 
 from supervisor.cli.call import COLOR_OPTION as COLOR
 from supervisor.cli.call import JSON_OPTION, LISTING_OPTIONS, TARGET_OPTIONS
-from supervisor.cli.options import Command, Operand, Option, one_of, unsigned
+from supervisor.cli.options import Command, Operand, Option, Reader
+from supervisor.cli.readers import one_of, read_limit, read_status, read_time, unsigned
 
 # What runs source without a kernel (`-c`, a file, standard input); None while it cannot.
 LOCAL: Final[str | None] = None
 
 STATE_DIR: Final = Option("--state-dir", "state directory", value="PATH", aliases=("--data-dir",))
+
+
+def _journal(
+    name: str,
+    text: str,
+    value: str,
+    read: Reader = str,
+    *,
+    repeat: bool = False,
+    dest: str = "",
+) -> Option:
+    """An option of `journal query`, with its own message for a missing value."""
+    missing = f"{name} requires value"
+    return Option(name, text, value, read, repeat=repeat, missing=missing, dest=dest)
+
 
 _KERNEL: Final = Command(
     "kernel",
@@ -154,6 +170,78 @@ _EVENTS: Final = Command(
         ),
         Command(
             "channels", "list the channels of the session", run="supervisor.cli.events:channels"
+        ),
+    ),
+)
+
+_TIMES: Final = "Unix nanoseconds, an RFC 3339 time, or a span such as `2h`"
+
+_JOURNAL: Final = Command(
+    "journal",
+    "look into the durable record",
+    prefix="shoal-history",
+    default="query",
+    about="""\
+Reads the state directory, beside a running kernel or without one. With --remote the kernel answers
+instead, under the rules for the attached principal.
+
+  shoal journal --limit 20 --status failed
+  shoal journal show 17
+  shoal journal blob HASH > file""",
+    options=(
+        replace(STATE_DIR, help="state directory (default: the one of the kernel)"),
+        Option("--remote", "ask the running kernel"),
+        *(option for option in TARGET_OPTIONS if option.name != "--session"),
+        *LISTING_OPTIONS,
+    ),
+    commands=(
+        Command(
+            "query",
+            "entries, newest first",
+            run="supervisor.cli.journal:query",
+            unknown_option="unknown query option {}",
+            options=(
+                _journal("--since", f"entries from then on: {_TIMES}", "TIME", read_time),
+                _journal("--until", "entries up to then", "TIME", read_time),
+                _journal("--principal", "sent by this principal", "P"),
+                _journal("--effects", "with this kind of effect", "KIND", repeat=True),
+                _journal("--head", "whose first word is this", "W"),
+                _journal("--status", "`ok` or `failed`", "ok|failed", read_status),
+                _journal("--session", "of this session", "S", dest="of_session"),
+                _journal(
+                    "--kind",
+                    "`submission` (default), `statement` or `all`",
+                    "KIND",
+                    one_of("submission", "statement", "all"),
+                ),
+                _journal("--limit", "at most that many (default 100)", "N", read_limit),
+            ),
+        ),
+        Command(
+            "show",
+            "one entry and its outputs",
+            run="supervisor.cli.journal:show",
+            operands=(Operand("ID", "entry id"),),
+        ),
+        Command(
+            "blob",
+            "print stored content",
+            run="supervisor.cli.journal:blob",
+            options=(
+                Option("--offset", "start there", value="N", read=unsigned),
+                Option("--length", "at most that many bytes", value="N", read=unsigned),
+            ),
+            operands=(Operand("HASH", "64 hex digits"),),
+        ),
+        Command(
+            "tail",
+            "follow the channel `journal` of the running kernel",
+            run="supervisor.cli.journal:tail",
+            options=(
+                Option(
+                    "--since", "first print what came after this number", value="SEQ", read=unsigned
+                ),
+            ),
         ),
     ),
 )
@@ -298,6 +386,7 @@ _DECLARED: Final = (
     _EXEC,
     _STATUS,
     _EVENTS,
+    _JOURNAL,
     _TASK,
     _SESSION,
     _CONFIG,
