@@ -16,6 +16,7 @@ spill that cannot be written degrades to the resident prefix. No language error 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import io
 import os
@@ -30,6 +31,7 @@ from typing import Any, Final, Protocol
 from worker.commands.processes import Ladder, ProcessTable, Running
 from worker.commands.proctree import ProcessId, signal_group, signal_process
 from worker.evaluate.cancel import CancelToken
+from worker.evaluate.tasks import ProcessGroups
 from worker.values.types import LazyBytes
 
 READ_BYTES: Final = 1 << 16
@@ -200,11 +202,13 @@ class Conversation:
         self,
         table: ProcessTable,
         running: Running,
+        groups: ProcessGroups,
         outputs: dict[int, Collector],
         feed: Feed | None,
         cancel: CancelToken,
         drain_s: float = DRAIN_S,
     ) -> None:
+        self._groups = groups
         self._drain_s = drain_s
         self._table = table
         self._running = running
@@ -221,9 +225,14 @@ class Conversation:
         self._strays: set[ProcessId] = set()
 
     def run(self) -> Ending:
-        """Serve the child to its end. All descriptors are closed or handed over afterwards."""
-        end = EndOfProcess(self._running.pid)
+        """Serve the child to its end. All descriptors are closed or handed over afterwards.
+
+        OSError when the worker has no descriptors left to watch the child with; it is killed then.
+        """
+        end: EndOfProcess | None = None
         try:
+            self._groups.add(self._running.group)
+            end = EndOfProcess(self._running.pid)
             poller = self._poller
             for fd in self._open:
                 poller.register(fd, select.POLLIN)
@@ -251,7 +260,8 @@ class Conversation:
             assert self._ending is not None
             return self._ending
         finally:
-            end.close()
+            if end is not None:
+                end.close()
             self._close()
 
     def _done(self) -> bool:
@@ -295,11 +305,16 @@ class Conversation:
         if self._ladder is not None:
             # While the child still counts as ours its descendants can be told from others'.
             self._strays |= self._table.strays_of(self._running)
-        self._ending = reap(self._running.pid)
-        self._table.reaped(self._running)
+        self._collect()
         self._drain_until = time.monotonic() + self._drain_s
         if self._feed is not None:
             self._end_feed()
+
+    def _collect(self) -> None:
+        # Whoever suspends a task must not reach a group whose number is free again.
+        self._groups.discard(self._running.group)
+        self._ending = reap(self._running.pid)
+        self._table.reaped(self._running)
 
     # -- cancellation --------------------------------------------------------------------------
 
@@ -341,8 +356,7 @@ class Conversation:
             self._feed = None
         if self._ending is None:
             signal_group(self._running.group, signal.SIGKILL)
-            reap(self._running.pid)
-            self._table.reaped(self._running)
+            self._collect()
         pipes = list(self._open)
         self._open.clear()
         self._table.leave(self._running, self._strays, pipes)
@@ -373,8 +387,9 @@ class EndOfProcess:
             try:
                 self.fd: int = open_pidfd(pid)
                 return
-            except OSError:
-                pass
+            except OSError as failure:
+                if failure.errno in (errno.EMFILE, errno.ENFILE):
+                    raise
         self.fd = _end_pipe(pid)
 
     def close(self) -> None:

@@ -32,6 +32,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 # Both opaque types are far smaller than this on every C library (glibc: 336 and 80 bytes).
 _OPAQUE_BYTES: Final = 512
 _SIGSET_BYTES: Final = 128
+_SIGNALS_BYTES: Final = 8
 
 _SETPGROUP: Final = 0x02
 _SETSIGDEF: Final = 0x04
@@ -64,6 +65,10 @@ def _attributes(flags: int) -> ctypes.Array[ctypes.c_char]:
     signals = ctypes.create_string_buffer(_SIGSET_BYTES)
     _check(_libc.posix_spawnattr_init(attributes))
     _libc.sigfillset(signals)
+    if sys.platform == "linux":
+        # The C library leaves out the signals it keeps for itself, and would then ignore them in
+        # the child.
+        ctypes.memset(signals, 0xFF, _SIGNALS_BYTES)
     # The two signals nobody can handle are refused by some C libraries.
     _libc.sigdelset(signals, int(signal.SIGKILL))
     _libc.sigdelset(signals, int(signal.SIGSTOP))

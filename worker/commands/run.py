@@ -1,8 +1,8 @@
 """Running a command call: the resolution order of chapter 40 §1.1.
 
 `run_site` takes the first step that applies: callable binding, value binding, builtin head,
-language script, adapter, external program. (A trailing `&` has become a task before.) `^` skips the value binding and the
-adapter. Arguments are evaluated by the step that takes the command, since each takes them in its
+language script, adapter, external program. (A trailing `&` has become a task before.) `^` skips the
+value binding and the adapter. Arguments are evaluated by the step that takes the command, since each takes them in its
 own way: functions as values for typed parameters, builtins with flags apart, programs as words.
 
 Failure: raises what the step raises. An external program that ends badly raises `cmd_failed` in
@@ -246,11 +246,11 @@ def alias_call(ev: Evaluator, command: Command, extra: Sequence[Argument]) -> Va
 
 def _run_stored(ev: Evaluator, frame: Any, site: CommandSite, extra: Sequence[Argument]) -> Value:
     bound = ev.lookup(site.head)
-    if type(bound) is Closure or type(bound) is Command:
-        items = [*site.evaluate_arguments(ev, frame), *extra]
-        if type(bound) is Closure:
-            return _call_closure(ev, bound, site.head, items, site.span)
-        return alias_call(ev, bound, items)
+    if type(bound) is Closure:
+        words = [*site.evaluate_arguments(ev, frame), *extra]
+        return _call_closure(ev, bound, site.head, words, site.span)
+    if type(bound) is Command:
+        return alias_call(ev, bound, [*site.evaluate_arguments(ev, frame), *extra])
     if bound is not MISSING and site.bare and not site.forced and not extra:
         return bound
     items = list(expanded_arguments(ev, frame, site))

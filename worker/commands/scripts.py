@@ -213,6 +213,19 @@ def run_language_script(
         raise parse_failure(error) from None
 
 
+def source_file(ev: Evaluator, path: Path, span: Span | None) -> Value:
+    """Evaluate a file as top-level statements in the current scope (`source`)."""
+    from worker.evaluate.program import parse_context, run_in_place
+    from worker.language import parse
+
+    source = read_source(ev, path, span)
+    try:
+        program = parse(source, parse_context(ev))
+    except ParseError as error:
+        raise parse_failure(error) from None
+    return run_in_place(ev, program, source)
+
+
 def read_source(ev: Evaluator, path: Path, span: Span | None) -> str:
     """The text of a script or sourced file. Raises io_error `cannot read script: ...`."""
     from worker.builtins.authority import check_read

@@ -54,22 +54,20 @@ def spawn(
     feed, an open descriptor (which stays the caller's), or None for an empty input. `accepted` are
     the exit codes of an ok outcome.
     """
-    output, output_end = _pipe()
-    error, error_end = _pipe()
-    open_fds = [output, output_end, error, error_end]
-    feed: Feed | None = None
+    pipes = _Pipes()
     try:
+        output, output_end = pipes.open()
+        error, error_end = pipes.open()
+        feed: Feed | None = None
         if stdin is None:
             source = _null()
         elif isinstance(stdin, int):
             source = stdin
         else:
-            source, feed_end = _pipe()
-            open_fds += [source, feed_end]
+            source, feed_end = pipes.open()
             feed = Feed(stdin, feed_end)
             if not feed.advance():
-                open_fds.remove(feed_end)
-                os.close(feed_end)
+                pipes.close(feed_end)
                 feed = None
 
         def start_captured(
@@ -82,26 +80,25 @@ def spawn(
         running, started_ns = start(
             ev, argv, start_captured, env=env, cwd=cwd, span=span, resolve_tool=resolve_tool
         )
-    except BaseException:
-        for fd in open_fds:
-            os.close(fd)
-        raise
-    for fd in open_fds:
-        if fd not in (output, error) and (feed is None or fd != feed.fd):
-            os.close(fd)
+        # Our ends belong to the conversation now; the child's ends must not stay open here.
+        pipes.keep(output, error, *(() if feed is None else (feed.fd,)))
+    except OSError as failure:
+        raise start_failure(argv[0], failure, span) from None
+    finally:
+        pipes.close_all()
     limits = ev.host.limits
     stdout = Collector(limits.capture_bytes, ev.host.journal, limits.spill_bytes)
     stderr = Collector(limits.capture_bytes)
-    ev.groups.add(running.group)
     try:
         ending = Conversation(
-            TABLE, running, {output: stdout, error: stderr}, feed, ev.cancel
+            TABLE, running, ev.groups, {output: stdout, error: stderr}, feed, ev.cancel
         ).run()
+    except OSError as failure:
+        stdout.abandon()
+        raise start_failure(argv[0], failure, span) from None
     except BaseException:
         stdout.abandon()
         raise
-    finally:
-        ev.groups.discard(running.group)
     status, signal = ending_fields(ending)
     return Outcome(
         status=status,
@@ -255,11 +252,39 @@ def _null() -> int:
     return _null_fd
 
 
-def _pipe() -> tuple[int, int]:
-    read_end, write_end = os.pipe()
-    if min(read_end, write_end) > 2:
-        return read_end, write_end
-    return launch.safe_descriptor(read_end), launch.safe_descriptor(write_end)
+class _Pipes:
+    """The pipe ends of one start that are still ours to close."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+
+    def open(self) -> tuple[int, int]:
+        """Read end and write end, both above the standard descriptors."""
+        ends = os.pipe()
+        self._open.update(ends)
+        if min(ends) > 2:
+            return ends
+        moved = []
+        for end in ends:
+            self._open.discard(end)
+            moved.append(launch.safe_descriptor(end))
+            self._open.add(moved[-1])
+        return moved[0], moved[1]
+
+    def close(self, fd: int) -> None:
+        self._open.discard(fd)
+        os.close(fd)
+
+    def keep(self, *fds: int) -> None:
+        """These are somebody else's from now on."""
+        self._open.difference_update(fds)
+
+    def close_all(self) -> None:
+        for fd in self._open:
+            os.close(fd)
+        self._open.clear()
 
 
 def _resident(collector: Collector) -> bytes:
