@@ -16,12 +16,14 @@ from worker.language.diagnostics import Lesson, ParseError
 from worker.language.source import Source, SpanFactory
 from worker.language.tokens import (
     BAD,
+    BLANK_RUN,
     CONSTRUCTORS,
     CONTINUATION,
     IDENT,
     NUMBER,
     QUOTE,
     TAGGED,
+    TERMINATOR_RUN,
     TOKEN,
     TOKEN_KINDS,
     TOKEN_NAMES,
@@ -72,11 +74,13 @@ class Cursor:
     version: int
     versions: dict[tuple[int, str], int]
     # What reading ahead found out: headers that need MODE_NO_BLOCK, guards that need
-    # MODE_NO_LAMBDA, blocks read as trailing blocks of a header, whether a trial met its subject.
+    # MODE_NO_LAMBDA, trailing blocks read during a trial, whether the innermost trial met its
+    # subject, and how many are going on.
     blockless_headers: set[int]
     lambdaless_guards: set[int]
     blocks: dict[tuple[int, int], tuple[Block, int, int] | ParseError]
     trial_used: bool
+    trials: int
     # The newline looked past last, what the line after it continues, and where.
     newline: int
     newline_continues: int
@@ -85,7 +89,7 @@ class Cursor:
     __slots__ = (
         "blockless_headers", "blocks", "bound", "end", "height", "kind", "lambdaless_guards",
         "last", "levels", "limit", "mode", "newline", "newline_continues", "newline_target",
-        "repl", "source", "span", "src", "start", "text", "trail", "trial_used", "version",
+        "repl", "source", "span", "src", "start", "text", "trail", "trial_used", "trials", "version",
         "versions",
     )  # fmt: skip
 
@@ -111,6 +115,7 @@ class Cursor:
         self.lambdaless_guards = set()
         self.blocks = {}
         self.trial_used = False
+        self.trials = 0
         self.newline = -1
         self.newline_continues = 0
         self.newline_target = 0
@@ -137,8 +142,16 @@ class Cursor:
         self.advance()
 
     def skip_newlines(self) -> None:
-        while self.kind == "\n":
+        if self.kind == "\n":
+            self.seek(BLANK_RUN(self.src, self.end, self.limit).end())  # type: ignore[union-attr]
+
+    def skip_terminators(self) -> None:
+        """Step over newlines and semicolons: one by itself, more in one sweep."""
+        if self.kind == "\n" or self.kind == ";":
             self.advance()
+            if self.kind == "\n" or self.kind == ";":
+                end = TERMINATOR_RUN(self.src, self.end, self.limit).end()  # type: ignore[union-attr]
+                self.seek(end)
 
     def expect(self, kind: str) -> None:
         """Step over a token of this kind, or fail."""
@@ -276,6 +289,12 @@ class Cursor:
         raise NotImplementedError
 
     def expression(self) -> Expr:
+        raise NotImplementedError
+
+    def operand(self) -> Expr:
+        raise NotImplementedError
+
+    def rest(self, left: Expr) -> Expr:
         raise NotImplementedError
 
     def operand_or_command(self) -> Expr:

@@ -1,9 +1,7 @@
 """Reading expressions: operands, postfix forms, operators by binding power (chapter 10 §8).
 
-Chains of operators, postfix forms, prefixes and `else if` are loops, so a long chain costs no
-recursion; what nests is counted. Where `{` or `=>` after a header may mean two things the text is
-read in one way and, if that leaves the construct without its own `{` or `=>`, read again in the
-other; what was learned is remembered per offset, so nested headers stay linear.
+Chains of operators, postfix forms and prefixes are loops, so a long chain costs no recursion; what
+nests is counted, and so is the height of the tree that a chain makes.
 """
 
 from __future__ import annotations
@@ -26,32 +24,25 @@ from worker.language.ast import (
     ExprStmt,
     FieldExpr,
     FnCall,
-    If,
     Index,
     Int,
     Lambda,
     Let,
     ListExpr,
-    Match,
-    MatchArm,
     MethodCall,
     NamedArg,
     Null,
     Param,
-    Pattern,
     RangeExpr,
     RecordExpr,
     RecordField,
     Span,
-    Spawn,
     Str,
-    Try,
     Unary,
     UnaryOp,
     Var,
-    With,
 )
-from worker.language.commands import CommandReader
+from worker.language.control import ControlReader
 from worker.language.cursor import (
     HEIGHT_MAX,
     LEAF_HEIGHT,
@@ -59,7 +50,6 @@ from worker.language.cursor import (
     MODE_NO_BLOCK,
     MODE_NO_LAMBDA,
     MODE_PLAIN,
-    MODE_TRIAL,
 )
 from worker.language.diagnostics import ParseError
 from worker.language.literals import int_value
@@ -70,7 +60,6 @@ from worker.language.tokens import (
     COMPARISONS,
     CONTINUES_CATCH,
     CONTINUES_CHAIN,
-    CONTINUES_IF,
     EMPTY_AHEAD,
     ENTRY_AHEAD,
     GROUP_END_AHEAD,
@@ -87,7 +76,6 @@ from worker.language.tokens import (
     REPL_ONLY,
     SPECIAL_WORDS,
     TAGGED,
-    WITH_KEYS,
 )
 
 # JSON levels between a node and its children.
@@ -98,7 +86,7 @@ IIFE_HEIGHT = 6
 PREFIX_OPS: Final[dict[str, UnaryOp]] = {"-": "neg", "!": "not"}
 
 
-class ExpressionReader(CommandReader):
+class ExpressionReader(ControlReader):
     __slots__ = ()
 
     # --- whole expressions -----------------------------------------------------------------------
@@ -162,8 +150,7 @@ class ExpressionReader(CommandReader):
             height = self.height
             token = self.kind
             self.advance()
-            while self.kind == "\n":
-                self.advance()
+            self.skip_newlines()
             if op in ("and", "or") and self.begins_command():
                 right: Expr = self.command(self.start)
             else:
@@ -188,7 +175,7 @@ class ExpressionReader(CommandReader):
         if self.kind is IDENT:
             binder = self.text
             self.advance()
-        handler = self._block_expression() if self.kind == "{" else self.expression()
+        handler = self.block_expression() if self.kind == "{" else self.expression()
         self.grow(max(height, self.height) + 1)
         return Catch(guarded, handler, Span(guarded.span.start, handler.span.end), binder)
 
@@ -341,7 +328,7 @@ class ExpressionReader(CommandReader):
         else:
             end = self.string_end(ahead.start(2))
             is_record = end >= 0 and COLON_AHEAD(self.src, end, self.limit) is not None
-        return self._record() if is_record else self._block_expression()
+        return self._record() if is_record else self.block_expression()
 
     def _record(self) -> Expr:
         mode, self.mode = self.mode, MODE_PLAIN
@@ -377,51 +364,6 @@ class ExpressionReader(CommandReader):
             self.seek(end)
             return node.value, node.span
         raise self.misfit("expected record field")
-
-    def block(self) -> Block:
-        """`{ statements }` with a scope of its own."""
-        if self.kind != "{":
-            raise self.misfit("expected `{`")
-        start = self.start
-        if self.blocks:
-            known = self.blocks.get((start, self.version))
-            if known is not None:
-                if isinstance(known, ParseError):
-                    raise ParseError(known.message, known.span, known.hint)
-                block, end, self.height = known
-                self.seek(end)
-                return block
-        self.enter()
-        mode, self.mode = self.mode, MODE_PLAIN
-        mark = len(self.trail)
-        self.advance()
-        statements = self.statements("}")
-        end = self.end
-        self.leave_scope(mark)
-        self.mode = mode
-        self.levels -= 1
-        self.advance()
-        self.grow(self.height + BLOCK_HEIGHT)
-        return Block(statements, self.span(start, end))
-
-    def trailing_block(self) -> Block:
-        """The block after a call or command. In a trial, kept for a second reading."""
-        if not self.mode & MODE_TRIAL:
-            return self.block()
-        self.trial_used = True
-        key = (self.start, self.version)
-        try:
-            block = self.block()
-        except ParseError as error:
-            self.blocks[key] = ParseError(error.message, error.span, error.hint)
-            raise
-        self.blocks[key] = (block, self.last, self.height)
-        return block
-
-    def _block_expression(self) -> Expr:
-        block = self.block()
-        self.grow(self.height + 1)
-        return BlockExpr(block, block.span)
 
     # --- postfix ---------------------------------------------------------------------------------
 
@@ -571,189 +513,12 @@ class ExpressionReader(CommandReader):
         for param in params:
             self.bind(param.name)
         if self.kind == "{":
-            body = self.rest(self.postfix(self._block_expression()))
+            body = self.rest(self.postfix(self.block_expression()))
         else:
             body = self.expression()
         self.leave_scope(mark)
         self.grow(self.height + 1)
         return Lambda(params, body, Span(start.start, body.span.end))
-
-    # --- control ---------------------------------------------------------------------------------
-
-    def header(self, enders: tuple[str, ...] = ("{",)) -> Expr:
-        """The expression before a construct's own block (chapter 10 §8.6)."""
-        mode, at = self.mode, self.start
-        if at not in self.blockless_headers:
-            state = self.save()
-            used_before, self.trial_used = self.trial_used, False
-            self.mode = MODE_TRIAL
-            failure: ParseError | None = None
-            found: Expr | None = None
-            try:
-                found = self.expression()
-            except ParseError as error:
-                failure = error
-            used, self.trial_used = self.trial_used, used_before
-            if not used or (found is not None and self.kind in enders):
-                if found is None:
-                    assert failure is not None
-                    raise failure
-                self.mode = mode
-                return found
-            self.restore(state)
-            self.blockless_headers.add(at)
-        self.mode = MODE_NO_BLOCK
-        found = self.expression()
-        self.mode = mode
-        return found
-
-    def _if(self) -> Expr:
-        branches: list[tuple[int, Expr, Block]] = []
-        height = 0
-        otherwise: Expr | None = None
-        while True:
-            start = self.span(self.start, self.start).start
-            self.advance()
-            condition = self.header()
-            height = max(height, self.height)
-            branches.append((start, condition, self.block()))
-            height = max(height, self.height)
-            if len(branches) > HEIGHT_MAX:
-                raise self.too_deep()
-            if self.kind == "\n" and self.continues() == CONTINUES_IF:
-                self.seek(self.newline_target)
-            elif self.kind is not IDENT or self.text != "else":
-                break
-            self.advance()
-            if self.kind is not IDENT or self.text != "if":
-                otherwise = self._block_expression()
-                height = max(height, self.height)
-                break
-        last = otherwise if otherwise is not None else branches[-1][2]
-        end = last.span.end
-        for start, condition, block in reversed(branches):
-            otherwise = If(condition, block, Span(start, end), otherwise)
-        assert otherwise is not None
-        self.grow(height + len(branches))
-        return otherwise
-
-    def _match(self) -> Expr:
-        start = self.start
-        self.advance()
-        scrutinee = self.header()
-        height = self.height
-        mode, self.mode = self.mode, MODE_PLAIN
-        if self.kind != "{":
-            raise self.misfit("expected `{`")
-        self.enter()
-        self.advance()
-        arms: list[MatchArm] = []
-        while True:
-            self._skip_terminators()
-            if self.kind == "}":
-                break
-            arms.append(self._arm())
-            height = max(height, self.height + 2)
-            self._skip_terminators()
-            if self.kind == ",":
-                self.advance()
-        self.levels -= 1
-        self.mode = mode
-        self.advance()
-        self.grow(height + 1)
-        return Match(scrutinee, arms, self.span(start, self.last))
-
-    def _skip_terminators(self) -> None:
-        while self.kind == "\n" or self.kind == ";":
-            self.advance()
-
-    def _arm(self) -> MatchArm:
-        if self.kind == "|":
-            raise self.lesson(diagnostics.ARM_PIPE, self.start, self.end)
-        start = self.span(self.start, self.start).start
-        mark = len(self.trail)
-        patterns: list[Pattern] = [self.pattern()]
-        while self.kind == "|":
-            self.advance()
-            patterns.append(self.pattern())
-        guard: Expr | None = None
-        height = LEAF_HEIGHT
-        if self.kind is IDENT and self.text == "if":
-            self.advance()
-            guard = self._guard()
-            height = self.height
-        self.expect("=>")
-        body = self._block_expression() if self.kind == "{" else self.expression()
-        self.leave_scope(mark)
-        self.height = max(height, self.height)
-        return MatchArm(patterns, body, Span(start, body.span.end), guard)
-
-    def _guard(self) -> Expr:
-        """A guard, whose last operand may look like the parameters of a lambda before `=>`."""
-        mode, at = self.mode, self.start
-        if at not in self.lambdaless_guards:
-            state = self.save()
-            used_before, self.trial_used = self.trial_used, False
-            self.mode = MODE_GUARD_TRIAL
-            failure: ParseError | None = None
-            found: Expr | None = None
-            try:
-                found = self.rest(self.operand())
-            except ParseError as error:
-                failure = error
-            used, self.trial_used = self.trial_used, used_before
-            if not used or (found is not None and self.kind == "=>"):
-                if found is None:
-                    assert failure is not None
-                    raise failure
-                self.mode = mode
-                return found
-            self.restore(state)
-            self.lambdaless_guards.add(at)
-        self.mode = MODE_NO_LAMBDA
-        found = self.rest(self.operand())
-        self.mode = mode
-        return found
-
-    def _try(self) -> Expr:
-        start = self.start
-        self.advance()
-        body = self.block()
-        height = self.height
-        if self.kind is not IDENT or self.text != "catch":
-            raise self.misfit("expected catch")
-        self.advance()
-        pattern = self.binder() if self.kind is IDENT else None
-        handler = self.block()
-        self.grow(max(height, self.height) + 1)
-        return Try(body, handler, self.span(start, self.last), pattern)
-
-    def _with(self) -> Expr:
-        start = self.start
-        scope: dict[str, Expr] = {}
-        height = LEAF_HEIGHT
-        self.advance()
-        while True:
-            if self.kind is IDENT and self.text not in WITH_KEYS:
-                raise self.lesson(diagnostics.WITH_KEY, self.start, self.end)
-            key = self.identifier()
-            self.expect(":")
-            scope[key] = self.header(("{", ","))
-            height = max(height, self.height)
-            if self.kind != ",":
-                break
-            self.advance()
-        body = self.block()
-        self.grow(max(height, self.height) + 1)
-        where = self.span(start, self.last)
-        return With(body, where, scope.get("cwd"), scope.get("env"), scope.get("reef"))
-
-    def _spawn(self) -> Expr:
-        start = self.start
-        self.advance()
-        body = self.block()
-        self.grow(self.height + 1)
-        return Spawn(body, self.span(start, self.last))
 
 
 Reader = Callable[[ExpressionReader], Expr]
@@ -762,11 +527,11 @@ _WORDS: Final[dict[str, Reader]] = {
     "null": ExpressionReader._null,
     "true": ExpressionReader._bool,
     "false": ExpressionReader._bool,
-    "if": ExpressionReader._if,
-    "match": ExpressionReader._match,
-    "try": ExpressionReader._try,
-    "with": ExpressionReader._with,
-    "spawn": ExpressionReader._spawn,
+    "if": ExpressionReader.if_expression,
+    "match": ExpressionReader.match_expression,
+    "try": ExpressionReader.try_expression,
+    "with": ExpressionReader.with_expression,
+    "spawn": ExpressionReader.spawn_expression,
 }
 _PRIMARIES: Final[dict[str, Reader]] = {
     NUMBER: ExpressionReader._number,

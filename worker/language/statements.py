@@ -76,8 +76,7 @@ class Parser(ExpressionReader):
         found: list[Stmt] = []
         height = 0
         while True:
-            while self.kind == "\n" or self.kind == ";":
-                self.advance()
+            self.skip_terminators()
             if self.kind == closer:
                 self.height = height + LEAF_HEIGHT
                 return found

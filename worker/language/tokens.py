@@ -26,6 +26,9 @@ def _matcher(pattern: str) -> Matcher:
 BLANK: Final = r"[ \t\r]*+(?:(?:\#[^\n]*+|\\\r?\n)[ \t\r]*+)*+"
 BLANK_LINES: Final = r"(?:[ \t\r\n]++|\#[^\n]*+|\\\r?\n)*+"
 
+BLANK_RUN: Final = _matcher(BLANK_LINES)
+TERMINATOR_RUN: Final = _matcher(r"(?:[ \t\r\n;]++|\#[^\n]*+|\\\r?\n)*+")
+
 # --- expression mode -----------------------------------------------------------------------------
 
 IDENT: Final[str] = "Ident"
