@@ -30,7 +30,7 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
 # Packages of others, for those whose dependencies are part of the design; the rest may use any.
 FOREIGN: Final[Mapping[str, frozenset[str]]] = {
     "ipc": frozenset({"msgspec", "orjson", "prctl"}),
-    "leash": frozenset({"landlock"}),
+    "leash": frozenset({"blake3", "landlock"}),
     "journal": frozenset({"blake3", "zstandard"}),
 }
 
