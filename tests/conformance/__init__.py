@@ -1,0 +1,1 @@
+"""Runs folders of language cases against a bare evaluator: `python -m tests.conformance DIR`."""
