@@ -29,6 +29,7 @@ from worker.values.methods.arguments import (
     count,
     text,
 )
+from worker.values.methods.loops import first_position, folded, kept, results
 from worker.values.methods.registry import COLLECTION, TAKES_NOTHING, Named, method
 from worker.values.types import Range, Table, Value, type_name
 
@@ -156,8 +157,7 @@ def tee(ev: Evaluator, recv: Value, forks: int) -> Value:
     doc="The results of `f` for every element.",
 )
 def map_(ev: Evaluator, recv: Value, f: Value) -> Value:
-    call = ev.callback(f)
-    return [call(item) for item in elements(recv)]
+    return results(ev, f, elements(recv))
 
 
 @method(
@@ -169,13 +169,7 @@ def map_(ev: Evaluator, recv: Value, f: Value) -> Value:
     doc="The elements for which `f` holds.",
 )
 def where(ev: Evaluator, recv: Value, f: Value) -> Value:
-    call = ev.callback(f)
-    holds = ev.condition
-    return [
-        item
-        for item in elements(recv)
-        if (kept := call(item)) is True or (kept is not False and holds(kept))
-    ]
+    return kept(ev, f, elements(recv))
 
 
 @method(
@@ -197,11 +191,7 @@ def each(ev: Evaluator, recv: Value, f: Value) -> Value:
     doc="Folds the elements from the left, starting with `init`.",
 )
 def reduce(ev: Evaluator, recv: Value, init: Value, f: Value) -> Value:
-    call = ev.callback(f)
-    accumulator = init
-    for item in elements(recv):
-        accumulator = call(accumulator, item)
-    return accumulator
+    return folded(ev, f, init, elements(recv))
 
 
 @method(
@@ -212,12 +202,7 @@ def reduce(ev: Evaluator, recv: Value, init: Value, f: Value) -> Value:
     doc="Whether `f` holds for some element; stops at the first.",
 )
 def any_(ev: Evaluator, recv: Value, f: Value) -> Value:
-    call = ev.callback(f)
-    for item in elements(recv):
-        holds = call(item)
-        if holds is True or (holds is not False and ev.condition(holds)):
-            return True
-    return False
+    return first_position(ev, f, elements(recv), wanted=True) >= 0
 
 
 @method(
@@ -228,12 +213,7 @@ def any_(ev: Evaluator, recv: Value, f: Value) -> Value:
     doc="Whether `f` holds for every element; stops at the first that fails.",
 )
 def all_(ev: Evaluator, recv: Value, f: Value) -> Value:
-    call = ev.callback(f)
-    for item in elements(recv):
-        holds = call(item)
-        if holds is False or (holds is not True and not ev.condition(holds)):
-            return False
-    return True
+    return first_position(ev, f, elements(recv), wanted=False) < 0
 
 
 @method(
@@ -244,12 +224,9 @@ def all_(ev: Evaluator, recv: Value, f: Value) -> Value:
     doc="The first element for which `f` holds.",
 )
 def find(ev: Evaluator, recv: Value, f: Value) -> Value:
-    call = ev.callback(f)
-    for item in elements(recv):
-        holds = call(item)
-        if holds is True or (holds is not False and ev.condition(holds)):
-            return item
-    return None
+    items = elements(recv)
+    position = first_position(ev, f, items, wanted=True)
+    return None if position < 0 else items[position]
 
 
 @method(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from worker.values.equality_index import EqualityIndex, holds, unique
 from worker.values.methods.arguments import KEY, VALUE
 from worker.values.methods.collections import elements
+from worker.values.methods.loops import results
 from worker.values.methods.registry import COLLECTION, method
 from worker.values.types import INT_MAX, INT_MIN, Range, Value
 
@@ -36,12 +37,11 @@ def uniq(ev: Evaluator, recv: Value) -> Value:
     doc="The elements by equal key, keys in the order they were first seen.",
 )
 def group(ev: Evaluator, recv: Value, f: Value) -> Value:
-    call = ev.callback(f)
+    items = elements(recv)
     index = EqualityIndex()
     groups: list[Value] = []
     members: list[list[Value]] = []
-    for item in elements(recv):
-        key = call(item)
+    for item, key in zip(items, results(ev, f, items), strict=True):
         position = index.find_or_add(key)
         if position is None:
             values = [item]

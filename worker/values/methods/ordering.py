@@ -10,13 +10,14 @@ Failure: type_error "cannot compare X with Y"; `sum` fails like `+`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cmp_to_key, reduce
+from functools import cmp_to_key, partial, reduce
 from itertools import chain, pairwise
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
 from worker.values.methods.arguments import ABSENT, KEY, OPTIONAL_KEY
 from worker.values.methods.collections import elements
+from worker.values.methods.loops import results
 from worker.values.methods.registry import AGGREGATE_TAKES_NOTHING, COLLECTION, method
 from worker.values.operators import add as plus
 from worker.values.ordering import ORDER_KEYS, compare
@@ -55,16 +56,16 @@ def _check_neighbours(keys: Sequence[Value]) -> None:
         compare(left, right)
 
 
-def order_of(keys: Sequence[Value]) -> list[int]:
-    """Positions in ascending order of their keys, equal keys in input order."""
-    if len(keys) < 2:
-        return list(range(len(keys)))
+def sorted_by(items: Sequence[Value], keys: Sequence[Value]) -> list[Value]:
+    """The items in ascending order of their keys, equal ones in input order."""
+    if len(items) < 2:
+        return list(items)
     payloads = _payloads(keys)
-    if payloads is not None:
-        return sorted(range(len(keys)), key=payloads.__getitem__)
-    _check_neighbours(keys)
-    ranked = list(map(cmp_to_key(compare), keys))
-    return sorted(range(len(keys)), key=ranked.__getitem__)
+    if payloads is None:
+        _check_neighbours(keys)
+        payloads = list(map(cmp_to_key(compare), keys))
+    # `sorted` asks for the key of each item once, in order: hand it the keys in that order.
+    return sorted(items, key=partial(next, iter(payloads)))
 
 
 @method(
@@ -82,7 +83,7 @@ def sort(ev: Evaluator, recv: Value, f: Value) -> Value:
         return list(items)
     if items and type(items[0]) in _PLAIN and len(set(map(type, items))) == 1:
         return sorted(items)
-    return [items[position] for position in order_of(items)]
+    return sorted_by(items, items)
 
 
 @method(
@@ -93,10 +94,8 @@ def sort(ev: Evaluator, recv: Value, f: Value) -> Value:
     doc="Ascending by the key that `f` gives; equal keys keep their order.",
 )
 def sort_by(ev: Evaluator, recv: Value, f: Value) -> Value:
-    call = ev.callback(f)
     items = elements(recv)
-    keys = [call(item) for item in items]
-    return [items[position] for position in order_of(keys)]
+    return sorted_by(items, results(ev, f, items))
 
 
 def _extreme(items: Sequence[Value], pick: Callable[..., int], sign: int) -> Value:
@@ -135,6 +134,16 @@ def maximum(ev: Evaluator, recv: Value) -> Value:
     return _extreme(elements(recv), max, 1)
 
 
+def _int_sum(items: Sequence[int]) -> int | None:
+    """The sum of ints, None when a partial sum may have left the range on the way."""
+    least = min(items)
+    total = sum(items)
+    if least >= 0:
+        # Partial sums only grow, so the last one is the largest.
+        return total if total <= INT_MAX else None
+    return total if max(max(items), -least) * len(items) <= INT_MAX else None
+
+
 @method(
     "sum",
     on=COLLECTION,
@@ -149,9 +158,8 @@ def sum_(ev: Evaluator, recv: Value) -> Value:
     kinds = {int} if type(recv) is Range else set(map(type, items))
     if len(kinds) == 1:
         kind = kinds.pop()
-        if kind is int and max(max(items), -min(items)) * len(items) <= INT_MAX:
-            # No partial sum can leave the range.
-            return sum(items)
+        if kind is int and (total := _int_sum(items)) is not None:
+            return total
         if kind is float:
             # Not `sum`: newer Pythons compensate for rounding, `+` does not.
             return reduce(add, items)
