@@ -223,6 +223,7 @@ class Output(_Message):
 class Undo(_Message):
     op: str
     inverse: str
+    snapshot: Content | None = None
 
 
 class Statement(_Message):

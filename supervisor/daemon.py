@@ -1,0 +1,398 @@
+"""The router process: start, serve, reload, drain, end (chapter 81 §8).
+
+`run` does the whole life of one daemon and returns its exit code. The start goes from what can fail
+without a trace (configuration, locks) to what others can see (the socket, the ready line); the end
+goes back the same way.
+
+Failure: a start that fails prints one line on standard error and gives 1; nothing is left behind. A
+second SIGTERM or SIGINT ends the daemon at once with 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+import uvloop
+
+from ipc.jsonrpc import notification_line
+from journal.completion import settle
+from journal.errors import StoreError, StoreUnavailable
+from journal.records import Recover
+from journal.state_dir import DirectoryLock, secure_directory
+from journal.store import Store, StoreConfig
+from leash.platform import sandbox_tier
+from supervisor import logs
+from supervisor.config import Config, ConfigError
+from supervisor.event_feed import EventFeed
+from supervisor.events import EventBus
+from supervisor.kernel import Kernel
+from supervisor.kernel_endpoint import KernelEndpoint
+from supervisor.kernel_options import KernelOptions
+from supervisor.launcher import Launcher
+from supervisor.listeners import Listener, StartFailure, bind
+from supervisor.questions import Questions
+from supervisor.service_notify import VARIABLES, ActivationError, Notifier, activated_listener
+from supervisor.sessions import SessionRegistry
+from supervisor.syntax import SyntaxPool
+from supervisor.tasks import worker_lost_json
+from supervisor.tokens import TokenStore, TokenStoreBroken
+from supervisor.version import VERSION
+
+log = structlog.get_logger()
+
+EPHEMERAL_LINGER_S: Final = 1.0
+STATUS_INTERVAL_S: Final = 5.0
+# Variables that speak to this process alone, or carry a client's secret.
+_NOT_INHERITED: Final = VARIABLES | {"SHOAL_TOKEN", "SHOAL_TOKEN_FILE"}
+
+
+def run(options: KernelOptions) -> int:
+    """Serve until told to stop; returns the exit code."""
+    os.umask(0o077)
+    try:
+        logs.configure(*_log_settings(options.config))
+    except OSError as error:
+        return _start_failed(f"logging.file: {error.strerror}")
+    _become_reaper()
+    try:
+        return uvloop.run(_Daemon(options).serve())
+    except StartFailure as failure:
+        return _start_failed(str(failure))
+
+
+def _start_failed(text: str) -> int:
+    sys.stderr.write(f"shoal-kernel: {text}\n")
+    sys.stderr.flush()
+    return 1
+
+
+def _log_settings(config: Config) -> tuple[str, str, str | None, int, int]:
+    logging = config.logging
+    return logging.level, logging.format, logging.file, logging.max_bytes, logging.keep
+
+
+def _become_reaper() -> None:
+    if sys.platform == "linux":
+        import prctl
+
+        prctl.set_child_subreaper(1)
+        prctl.set_name("shoal:router")
+
+
+class _Daemon:
+    # `_stopping` is the event the main task waits on; `_signals` counts the requests to stop. What
+    # the start acquired is released in reverse by `_closers`.
+
+    def __init__(self, options: KernelOptions) -> None:
+        self._options = options
+        self._config = options.config
+        self._closers: list[Callable[[], None]] = []
+        self._signals = 0
+        self._had_client = False
+        self._linger: asyncio.TimerHandle | None = None
+
+    # -- life ------------------------------------------------------------------------------------------
+
+    async def serve(self) -> int:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._notifier = Notifier(self._options.environ)
+        self._closers.append(self._notifier.close)
+        try:
+            listener = self._acquire()
+        except BaseException:
+            self._release()
+            raise
+        server = await self._loop.create_unix_server(
+            KernelEndpoint(self._kernel).connect, sock=listener.socket
+        )
+        self._ready(listener)
+        await self._stopping.wait()
+        try:
+            await self._drain(server, listener)
+        finally:
+            self._release()
+        return 0 if self._signals < 2 else 1
+
+    def _acquire(self) -> Listener:
+        """Everything of chapter 81 §8.1 up to the listening socket."""
+        options, config = self._options, self._config
+        lock = self._lock_state()
+        listener = self._listen(options.paths.socket)
+        self._closers.append(listener.close)
+        store = self._open_store(lock)
+        self._closers.append(store.close)
+        launcher = Launcher()
+        self._closers.append(launcher.close)
+        uid = os.geteuid()
+        self._kernel = kernel = Kernel(
+            config=config,
+            loop=self._loop,
+            store=store,
+            launcher=launcher,
+            uid=uid,
+            local_human=f"uid:{uid}",
+            started_ns=Kernel.now_ns(),
+            cwd=os.getcwdb(),
+            environment=[
+                (name, value)
+                for name, value in os.environb.items()
+                if name.decode("utf-8", "replace") not in _NOT_INHERITED
+            ],
+            shell_config=_shell_config(config),
+            tier=sandbox_tier(),
+            tokens=self._open_tokens(),
+        )
+        kernel.bus = EventBus(self._loop, store, config.limits)
+        kernel.events = EventFeed(kernel)
+        kernel.sessions = SessionRegistry(kernel)
+        kernel.syntax = SyntaxPool(kernel)
+        kernel.questions = Questions(kernel)
+        kernel.quieter = self._quieter
+        store.apply(Recover(kernel.now_ns(), worker_lost_json))
+        kernel.sessions.load()
+        launcher.warm_up()
+        self._install_signals()
+        if options.in_memory:
+            return listener
+        if lock is not None:
+            lock.note(
+                {
+                    "pid": os.getpid(),
+                    "socket": str(options.paths.socket),
+                    "started_ns": kernel.started_ns,
+                    "version": VERSION,
+                }
+            )
+        return listener
+
+    def _lock_state(self) -> DirectoryLock | None:
+        if self._options.in_memory:
+            return None
+        state = self._options.paths.state_dir
+        try:
+            secure_directory(state)
+            lock = DirectoryLock(state)
+        except StoreError as error:
+            raise StartFailure(str(error)) from None
+        except OSError as error:
+            raise StartFailure(f"state directory {state}: {error.strerror}") from None
+        self._closers.append(lock.release)
+        return lock
+
+    def _listen(self, path: Path) -> Listener:
+        try:
+            passed = activated_listener(self._options.environ)
+        except ActivationError as error:
+            raise StartFailure(str(error)) from None
+        if passed is not None:
+            return Listener(passed, path, None, None)
+        return bind(path)
+
+    def _open_store(self, lock: DirectoryLock | None) -> Store:
+        config = self._config.journal
+        try:
+            return Store.open(
+                StoreConfig(
+                    path=None if self._options.in_memory else self._options.paths.state_dir,
+                    sync="full" if config.sync == "full" else "normal",
+                    busy_timeout_ms=config.busy_timeout_ms,
+                    output_cap_bytes=config.output_cap_bytes,
+                    lock=lock,
+                    on_failure_change=_log_store,
+                ),
+                deliver=lambda batch: self._deliver(batch),
+            )
+        except StoreError as error:
+            raise StartFailure(str(error)) from None
+
+    def _deliver(self, batch: list) -> None:  # type: ignore[type-arg]
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(settle, batch)
+
+    def _open_tokens(self) -> TokenStore | None:
+        if self._options.in_memory:
+            return None
+        try:
+            return TokenStore.open(self._options.paths.token_store)
+        except TokenStoreBroken as error:
+            raise StartFailure(str(error)) from None
+        except OSError as error:
+            raise StartFailure(f"token store: {error.strerror}") from None
+
+    def _release(self) -> None:
+        while self._closers:
+            self._closers.pop()()
+
+    def _ready(self, listener: Listener) -> None:
+        options = self._options
+        if options.pid_file is not None:
+            options.pid_file.write_text(f"{os.getpid()}\n")
+            self._closers.append(lambda: options.pid_file.unlink(missing_ok=True))  # type: ignore[union-attr]
+        sys.stderr.write(f"shoal-kernel: ready {listener.path}\n")
+        sys.stderr.flush()
+        log.info("kernel.ready", socket=str(listener.path), version=VERSION)
+        self._notifier.ready(self._status())
+        self._status_timer = self._loop.call_later(STATUS_INTERVAL_S, self._report)
+        if self._notifier.watchdog_s:
+            self._loop.call_later(self._notifier.watchdog_s / 2, self._feed_watchdog)
+        options.on_ready()
+        # What exists now lives as long as the daemon; collections need not look at it again.
+        gc.collect()
+        gc.freeze()
+
+    # -- signals ---------------------------------------------------------------------------------------
+
+    def _install_signals(self) -> None:
+        loop = self._loop
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        loop.add_signal_handler(
+            signal.SIGUSR1, lambda: log.info("kernel.status", status=self._status())
+        )
+        loop.add_signal_handler(
+            signal.SIGUSR2, lambda: logs.toggle_debug(self._kernel.config.logging.level)
+        )
+
+    def _stop(self) -> None:
+        self._signals += 1
+        self._stopping.set()
+        if self._signals > 1:
+            for session in self._kernel.sessions:
+                if session.worker is not None:
+                    session.worker.kill("shutdown")
+            self._release()
+            os._exit(1)
+
+    def _reload(self) -> None:
+        if self._options.ephemeral:
+            return
+        self._notifier.reloading()
+        try:
+            loaded = self._options.load()
+            logs.configure(*_log_settings(loaded.config))
+        except (ConfigError, OSError) as error:
+            log.error("reload.failed", err=str(error))
+        else:
+            self._config = self._kernel.config = loaded.config
+            log.info("reload.ok")
+        self._notifier.reloaded()
+
+    # -- quiet exits and status ------------------------------------------------------------------------
+
+    def _quieter(self) -> None:
+        """A client left or work ended: an ephemeral daemon ends a second after its last client."""
+        clients = [c for c in self._kernel.connections if c.attachment is not None]
+        self._had_client = self._had_client or bool(clients)
+        if not self._options.ephemeral or not self._had_client or clients:
+            return
+        if self._linger is None:
+            self._linger = self._loop.call_later(EPHEMERAL_LINGER_S, self._lingered)
+
+    def _lingered(self) -> None:
+        self._linger = None
+        if not any(c.attachment is not None for c in self._kernel.connections):
+            self._stopping.set()
+
+    def _status(self) -> str:
+        kernel = self._kernel
+        workers = sum(1 for session in kernel.sessions if session.worker is not None)
+        tasks = sum(len(session.tasks.live()) for session in kernel.sessions)
+        return f"{workers} sessions, {len(kernel.connections)} connections, {tasks} tasks"
+
+    def _report(self) -> None:
+        self._notifier.status(self._status())
+        self._status_timer = self._loop.call_later(STATUS_INTERVAL_S, self._report)
+
+    def _feed_watchdog(self) -> None:
+        self._notifier.alive()
+        assert self._notifier.watchdog_s is not None
+        self._loop.call_later(self._notifier.watchdog_s / 2, self._feed_watchdog)
+
+    # -- drain -----------------------------------------------------------------------------------------
+
+    async def _drain(self, server: asyncio.AbstractServer, listener: Listener) -> None:
+        kernel, config = self._kernel, self._kernel.config.kernel
+        self._notifier.stopping()
+        kernel.draining = True
+        log.info("kernel.drain", seconds=config.drain_timeout_s)
+        server.close()
+        listener.remove()
+        notice = notification_line(
+            "kernel",
+            msgspec.json.encode({"state": "draining", "seconds": config.drain_timeout_s}),
+        )
+        for connection in list(kernel.connections):
+            connection.write(notice)
+        await self._until_quiet(config.drain_timeout_s)
+        for session in kernel.sessions:
+            for submission in list(session.submissions.values()):
+                submission.cancel()
+        grace_s = config.kill_grace_ms / 1000
+        await self._until_quiet(grace_s)
+        await self._stop_workers(grace_s)
+        for connection in list(kernel.connections):
+            connection.close()
+        log.info("kernel.stop")
+
+    async def _until_quiet(self, seconds: float) -> None:
+        """Wait until no submission is accepted and unanswered, at most that long."""
+        kernel = self._kernel
+        quiet = asyncio.Event()
+
+        def look() -> None:
+            if not any(session.queued for session in kernel.sessions):
+                quiet.set()
+
+        kernel.quieter = look
+        look()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(quiet.wait(), seconds)
+        kernel.quieter = lambda: None
+
+    async def _stop_workers(self, grace_s: float) -> None:
+        kernel = self._kernel
+        kernel.syntax.close()
+        workers = [session.worker for session in kernel.sessions if session.worker is not None]
+        if not workers:
+            return
+        ended = asyncio.Event()
+        kernel.worker_ended = lambda: None if self._living() else ended.set()
+        for session in kernel.sessions:
+            session.stop_worker(int(grace_s * 1000))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), grace_s)
+        for worker in workers:
+            worker.kill("shutdown")
+
+    def _living(self) -> bool:
+        return any(session.worker is not None for session in self._kernel.sessions)
+
+
+def _log_store(failure: StoreUnavailable | None) -> None:
+    if failure is None:
+        log.info("journal.recovered")
+    else:
+        log.error("journal.error", cause=failure.cause, err=failure.text)
+
+
+def _shell_config(config: Config) -> bytes:
+    """The snapshot that `config.get` shows inside the language: all keys but those of the kernel's
+    own limits and secrets (chapter 81 §6.4)."""
+    shown = (
+        "version prompt history render editor completion adapters init aliases env reef kernel "
+        "journal leash"
+    ).split()
+    everything = msgspec.to_builtins(config)
+    return msgspec.json.encode({name: everything[name] for name in shown if name in everything})

@@ -1,0 +1,112 @@
+"""What every part of the router shares: configuration, store, event bus, launcher, clocks.
+
+One `Kernel` exists per daemon. Its parts find each other through it, so that none has to be handed
+a dozen collaborators.
+
+Failure: none of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ipc.messages import Budget
+from supervisor.metrics import Metrics
+from supervisor.orphans import kill_orphans
+
+if TYPE_CHECKING:
+    from journal.store import Store
+    from supervisor.config import Config
+    from supervisor.connection import Connection
+    from supervisor.event_feed import EventFeed
+    from supervisor.events import EventBus
+    from supervisor.launcher import Launcher
+    from supervisor.questions import Questions
+    from supervisor.sessions import Session, SessionRegistry
+    from supervisor.syntax import SyntaxPool
+    from supervisor.tokens import TokenStore
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(slots=True)
+class Kernel:
+    """`draining` is set once, at the start of the drain. `connections` are the admitted ones."""
+
+    config: Config
+    loop: asyncio.AbstractEventLoop
+    store: Store
+    launcher: Launcher
+    uid: int
+    local_human: str
+    started_ns: int
+    cwd: bytes
+    environment: list[tuple[bytes, bytes]]
+    shell_config: bytes
+    tier: str
+    tokens: TokenStore | None = None
+    bus: EventBus = field(init=False)
+    events: EventFeed = field(init=False)
+    sessions: SessionRegistry = field(init=False)
+    syntax: SyntaxPool = field(init=False)
+    questions: Questions = field(init=False)
+    metrics: Metrics = field(default_factory=Metrics)
+    connections: set[Connection] = field(default_factory=set)
+    draining: bool = False
+    # Told whenever a connection or a submission ended: ephemeral exit, idle exit, drain.
+    quieter: Callable[[], None] = _nothing
+    worker_ended: Callable[[], None] = _nothing
+
+    @property
+    def budget(self) -> Budget:
+        """The elision budgets of the running configuration."""
+        limits = self.config.limits
+        return Budget(
+            max_bytes=limits.inline_bytes,
+            max_rows=limits.inline_rows,
+            max_items=limits.inline_items,
+            max_bytes_raw=limits.inline_raw_bytes,
+            hard_cap=limits.hard_cap_bytes,
+        )
+
+    @staticmethod
+    def now_ns() -> int:
+        """Wall clock, Unix nanoseconds."""
+        return time.time_ns()
+
+    def connection_closed(self) -> None:
+        self.quieter()
+
+    def reap_orphans(self) -> None:
+        """End what ended workers left behind; it has become ours, since we are its reaper."""
+        known = {session.worker.pid for session in self.sessions if session.worker is not None}
+        self.loop.run_in_executor(None, kill_orphans, known, self.launcher.helper_pids())
+
+    def detach_all(self, session: Session) -> None:
+        """Drop every attachment to a session that is gone."""
+        for connection in self.connections:
+            if connection.attachment is not None and connection.attachment.session is session:
+                self._detach(connection)
+
+    def detach_guests(self, session: Session) -> None:
+        """Drop guests that are not listed any more, and give the others the mode in force."""
+        for connection in self.connections:
+            attachment = connection.attachment
+            if attachment is None or attachment.session is not session or not attachment.guest:
+                continue
+            if attachment.principal in session.guests:
+                attachment.read_only = session.share_mode == "read"
+            else:
+                self._detach(connection)
+
+    def _detach(self, connection: Connection) -> None:
+        assert connection.attachment is not None
+        self.bus.drop_subscriber(connection)
+        connection.attachment.end()
+        connection.attachment = None

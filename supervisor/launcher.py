@@ -1,0 +1,157 @@
+"""Starting processes: the zygote, and workers forked from it.
+
+The zygote is `multiprocess`'s forkserver with `worker.zygote` preloaded. Launching blocks (it talks
+to the zygote), so it happens on one thread of its own; that thread lives as long as the router, which
+matters because the zygote's parent-death signal is bound to the thread that started it. A dead zygote
+is replaced at the next launch; workers it forked live on.
+
+`Launcher` is the seam for other places to run workers: it gives back one end of a control channel.
+
+Failure: `launch` raises LaunchFailed when no process could be made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import socket
+import struct
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+import multiprocess
+from multiprocess import forkserver, reduction, resource_tracker, spawn
+from multiprocess.context import set_spawning_popen
+
+from ipc.launch import enter
+
+PRELOAD: Final = ["worker.zygote"]
+_STATUS: Final = struct.Struct("q")
+
+
+class LaunchFailed(Exception):
+    """The zygote did not come up or did not fork."""
+
+
+@dataclass(slots=True)
+class Launched:
+    """A started process: its pid, the router's end of its channel, and its exit status pipe."""
+
+    pid: int
+    channel: socket.socket
+    status_fd: int
+
+    def exit_status(self) -> int | None:
+        """The exit code (negative for a signal), None while unknown; never blocks."""
+        try:
+            data = os.read(self.status_fd, _STATUS.size)
+        except (BlockingIOError, OSError):
+            return None
+        return int(_STATUS.unpack(data)[0]) if len(data) == _STATUS.size else None
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self.status_fd)
+
+
+class _Spawning:
+    """Stands in for multiprocess's Popen while a process object is pickled: collects descriptors."""
+
+    def __init__(self) -> None:
+        self.fds: list[int] = []
+
+    def duplicate_for_child(self, fd: int) -> int:
+        self.fds.append(fd)
+        return len(self.fds) - 1
+
+    class DupFd:
+        """Placeholder, replaced below by the forkserver's own class."""
+
+
+class Launcher:
+    # The zygote's state lives in multiprocess's module-level forkserver and is touched by the one
+    # thread of `_thread` only.
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="launcher")
+        self._context = multiprocess.get_context("forkserver")
+
+    def warm_up(self) -> asyncio.Future[None]:
+        """Start the zygote without waiting for it."""
+        return asyncio.get_running_loop().run_in_executor(self._thread, self._ensure_zygote)
+
+    async def launch(self, role: str, title: str, settings: dict[str, int]) -> Launched:
+        """Fork a process that enters `role`."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, self._launch, role, title, settings)
+        except (OSError, EOFError) as error:
+            raise LaunchFailed(str(error)) from error
+
+    def _ensure_zygote(self) -> None:
+        self._context.set_forkserver_preload(PRELOAD)
+        forkserver.ensure_running()
+
+    def _launch(self, role: str, title: str, settings: dict[str, int]) -> Launched:
+        self._ensure_zygote()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            child = self._context.Process(
+                target=enter, args=(role, title, theirs, settings), name=title, daemon=False
+            )
+            pid, status_fd = _fork(child)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return Launched(pid, ours, status_fd)
+
+    def helper_pids(self) -> set[int]:
+        """Pids of our own children that are no workers: the zygote and its resource tracker."""
+        candidates = (
+            getattr(forkserver._forkserver, "_forkserver_pid", None),
+            getattr(resource_tracker._resource_tracker, "_pid", None),
+        )
+        return {pid for pid in candidates if pid is not None}
+
+    def close(self) -> None:
+        """End the zygote; processes it forked are not touched."""
+        self._thread.submit(forkserver._forkserver._stop).result()
+        self._thread.shutdown()
+
+
+def _fork(child: Any) -> tuple[int, int]:
+    """Have the zygote fork `child`; returns its pid and the descriptor its exit status comes on.
+
+    As multiprocess does it, except that the child is not told to import the router's main module.
+    """
+    from multiprocess.popen_forkserver import _DupFd
+
+    preparation = spawn.get_preparation_data(child._name)
+    for key in ("init_main_from_name", "init_main_from_path"):
+        preparation.pop(key, None)
+    spawning = _Spawning()
+    spawning.DupFd = _DupFd
+    message = io.BytesIO()
+    set_spawning_popen(spawning)
+    try:
+        reduction.dump(preparation, message)
+        reduction.dump(child, message)
+    finally:
+        set_spawning_popen(None)
+    status_fd, sending_fd = forkserver.connect_to_new_process(spawning.fds)
+    try:
+        with open(sending_fd, "wb", closefd=True) as pipe:
+            pipe.write(message.getbuffer())
+        pid = int(forkserver.read_signed(status_fd))
+    except BaseException:
+        os.close(status_fd)
+        raise
+    os.set_blocking(status_fd, False)
+    return pid, status_fd
+
+

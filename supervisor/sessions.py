@@ -1,0 +1,366 @@
+"""Sessions of the daemon: who owns them, which worker runs each, and how workers come and go.
+
+A session is keyed by (owner principal, name). Its worker starts with the first call and again, from
+the committed state, with the first call after it ended. A worker that keeps ending is not restarted
+for a while (chapter 81 §8.4).
+
+Failure: `with_worker` reports `worker_backoff`, `shutting_down`, `worker_lost` or `internal_error` to
+its second callback; a worker's end fails its calls and interrupts the submission it ran.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from ipc.jsonrpc import RpcError, internal, quota
+from ipc.messages import (
+    INLINE_CONTENT_BYTES_MAX,
+    PROTOCOL,
+    Ask,
+    Cell,
+    Content,
+    Emit,
+    Init,
+    Ready,
+    Shutdown,
+    Started,
+    TaskOutput,
+    encode_cells,
+)
+from journal.records import DeleteSession, EnsureSession
+from journal.session_state import AllSessions, SessionCells
+from journal.tasks import TasksOfSession
+from supervisor.launcher import Launched, LaunchFailed
+from supervisor.tasks import Task, TaskTable
+from supervisor.worker_process import Worker
+
+if TYPE_CHECKING:
+    from supervisor.kernel import Kernel
+    from supervisor.submissions import Submission
+
+log = structlog.get_logger()
+
+SessionKey = tuple[str, str]
+START_TIMEOUT_S: Final = 10.0
+CRASHES_MAX: Final = 5
+CRASH_WINDOW_S: Final = 60.0
+BACKOFF_S: Final = 60.0
+QUEUED_SUBMISSIONS_MAX: Final = 1024
+
+OnWorker = Callable[[Worker], None]
+OnFailure = Callable[[RpcError], None]
+
+
+class Session:
+    # `worker` is the process that is starting or running, `ready` whether it said so; `_waiting`
+    # holds calls made before that, in order. `submissions` are those accepted and not yet answered,
+    # by call id of the current worker. All of it changes on the event loop's thread.
+
+    def __init__(self, kernel: Kernel, key: SessionKey, row_id: int, created_ns: int) -> None:
+        self.kernel = kernel
+        self.owner, self.name = key
+        self.key = key
+        self.row_id = row_id
+        self.created_ns = created_ns
+        self.last_used_ns = created_ns
+        self.next_out = 1
+        self.stored = False
+        self.guests: tuple[str, ...] = ()
+        self.share_mode: str | None = None
+        self.worker: Worker | None = None
+        self.ready = False
+        self.restored = False
+        self.lost: list[str] = []
+        self.cwd = kernel.cwd
+        self.env_hash = ""
+        self.tasks = TaskTable()
+        self.submissions: dict[int, Submission] = {}
+        self.ptys = 0
+        self.task_submissions: dict[int, Submission] = {}
+        self.queued = 0
+        self.attached = 0
+        self.closing = False
+        # The last ending that stores large contents first; endings after it wait for it.
+        self.finishing: asyncio.Task[None] | None = None
+        self._waiting: deque[tuple[OnWorker, OnFailure]] = deque()
+        self._starting = False
+        self._crashes: deque[float] = deque()
+        self._backoff_until = 0.0
+
+    @property
+    def state(self) -> str:
+        """`idle`, `starting`, `ready`, `busy`, `draining` or `backoff` (chapter 60 §5.4)."""
+        if time.monotonic() < self._backoff_until:
+            return "backoff"
+        if self.worker is None:
+            return "starting" if self._starting else "idle"
+        if not self.ready:
+            return "starting"
+        if self.kernel.draining:
+            return "draining"
+        return "busy" if self.queued else "ready"
+
+    # -- the worker ----------------------------------------------------------------------------------
+
+    def with_worker(self, then: OnWorker, failed: OnFailure) -> None:
+        """Call `then` with the ready worker, at once when there is one; starts it when needed.
+
+        Callbacks run in the order of the calls.
+        """
+        if self.ready and self.worker is not None and not self._waiting:
+            then(self.worker)
+            return
+        now = time.monotonic()
+        if now < self._backoff_until:
+            failed(
+                internal(
+                    "worker_backoff",
+                    "session worker ended repeatedly",
+                    session=self.name,
+                    retry_after_ms=int((self._backoff_until - now) * 1000) + 1,
+                )
+            )
+            return
+        if self.kernel.draining:
+            failed(internal("shutting_down", "kernel is shutting down"))
+            return
+        self._waiting.append((then, failed))
+        if not self._starting and self.worker is None:
+            self._starting = True
+            self.kernel.loop.create_task(self._start())
+
+    async def _start(self) -> None:
+        try:
+            cells = await self._load_state()
+            launched = await self.kernel.launcher.launch(
+                "session_worker",
+                f"shoal:{self.name}",
+                {"open_files": self.kernel.config.quotas.worker_open_files},
+            )
+        except LaunchFailed as error:
+            self._starting = False
+            log.error("worker.start", session=self.name, owner=self.owner, err=str(error))
+            self._fail_waiting(internal("internal_error", "no session worker could be started"))
+            return
+        except Exception as error:
+            self._starting = False
+            log.error("worker.start", session=self.name, owner=self.owner, err=str(error))
+            self._fail_waiting(internal("internal_error", "session state could not be read"))
+            return
+        self._starting = False
+        self._adopt(launched, cells)
+
+    async def _load_state(self) -> list[Cell]:
+        if not self.stored:
+            return []
+        cells = await self.kernel.store.load(SessionCells(self.row_id))
+        return [Cell(name, value) for name, value in cells]
+
+    def _adopt(self, launched: Launched, cells: list[Cell]) -> None:
+        kernel = self.kernel
+        self.worker = worker = Worker(launched, kernel.loop, self, self.name)
+        log.info("worker.start", session=self.name, owner=self.owner, worker=launched.pid)
+        config = kernel.config
+        content, fds = _content(encode_cells(cells)) if cells else (Content(), [])
+        self.restored = self.stored
+        worker.send(
+            Init(
+                protocol=PROTOCOL,
+                session=self.name,
+                owner=self.owner,
+                cwd=kernel.cwd,
+                environment=kernel.environment,
+                next_out=self.next_out,
+                restored=self.restored,
+                cells=content,
+                config=kernel.shell_config,
+                capture_bytes=config.limits.capture_bytes,
+                spill_bytes=config.limits.spill_bytes,
+                transcript_values=config.quotas.transcript_values,
+                transcript_bytes=config.quotas.transcript_bytes,
+                kill_grace_ms=config.kernel.kill_grace_ms,
+                journal=True,
+            ),
+            fds,
+        )
+        kernel.loop.call_later(START_TIMEOUT_S, self._check_started, worker)
+
+    def _check_started(self, worker: Worker) -> None:
+        if self.worker is worker and not self.ready:
+            worker.kill("start")
+
+    def _fail_waiting(self, error: RpcError) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for _then, failed in waiting:
+            failed(error)
+
+    # -- worker listener -----------------------------------------------------------------------------
+
+    def on_ready(self, worker: Worker, ready: Ready) -> None:
+        self.ready = True
+        self.stored = True
+        self.cwd = ready.cwd
+        self.env_hash = ready.env_hash
+        self.lost = ready.lost
+        while self._waiting and self.worker is worker and worker.alive:
+            then, _failed = self._waiting.popleft()
+            then(worker)
+
+    def on_started(self, worker: Worker, started: Started, fds: list[int]) -> None:
+        submission = self.submissions.get(started.id)
+        if submission is None:
+            for fd in fds:
+                os.close(fd)
+            return
+        submission.on_started(started, fds)
+
+    def on_emit(self, worker: Worker, emit: Emit) -> None:
+        if emit.channel.startswith("user."):
+            self.kernel.events.emitted(self, emit.channel, emit.payload)
+
+    def on_task_output(self, worker: Worker, output: TaskOutput) -> None:
+        return None
+
+    def on_ask(self, worker: Worker, ask: Ask) -> None:
+        self.kernel.questions.answer(self, worker, ask)
+
+    def on_end(self, worker: Worker, reason: str, status: int | None) -> None:
+        if self.worker is not worker:
+            return
+        self.worker = None
+        was_ready, self.ready = self.ready, False
+        expected = self.closing or self.kernel.draining or reason == "idle"
+        log.log(
+            20 if expected else 40,
+            "worker.exit",
+            session=self.name,
+            owner=self.owner,
+            worker=worker.pid,
+            reason=reason,
+            status=status,
+        )
+        if not expected:
+            self.kernel.metrics.count(
+                "shoal_worker_restarts_total",
+                "start" if not was_ready else "stuck" if reason == "stuck" else "crash",
+            )
+            self._count_crash()
+        self._fail_waiting(internal("worker_lost", "session worker ended", session=self.name))
+        self.kernel.reap_orphans()
+        self.kernel.worker_ended()
+
+    def _count_crash(self) -> None:
+        now = time.monotonic()
+        self._crashes.append(now)
+        while self._crashes and now - self._crashes[0] > CRASH_WINDOW_S:
+            self._crashes.popleft()
+        if len(self._crashes) >= CRASHES_MAX:
+            self._crashes.clear()
+            self._backoff_until = now + BACKOFF_S
+            log.error("worker.backoff", session=self.name, owner=self.owner, seconds=BACKOFF_S)
+
+    # -- ending --------------------------------------------------------------------------------------
+
+    def stop_worker(self, grace_ms: int) -> None:
+        """Ask the worker to end, and end it when the grace has passed."""
+        worker = self.worker
+        if worker is None:
+            return
+        worker.send(Shutdown(grace_ms))
+        worker.close("shutdown")
+        loop = self.kernel.loop
+        loop.call_later(grace_ms / 1000, worker.terminate)
+
+
+class SessionRegistry:
+    # Sessions by (owner, name); changed only in `load`, `open` and `forget`, on the loop's thread.
+    # `_opening` holds the sessions whose row is being committed.
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._by_key: dict[SessionKey, Session] = {}
+        self._opening: dict[SessionKey, asyncio.Future[Session]] = {}
+
+    def load(self) -> None:
+        """Know every stored session again; blocking, before the daemon serves."""
+        store = self._kernel.store
+        for row, shares in store.fetch(AllSessions()):
+            session = Session(self._kernel, (row.owner, row.name), row.id, row.created_ns)
+            session.last_used_ns = row.last_used_ns
+            session.next_out = row.next_out
+            session.stored = True
+            session.guests, session.share_mode = shares.principals, shares.mode
+            for task in store.fetch(TasksOfSession(row.id)):
+                session.tasks.add(_stored_task(task, row.name))
+            self._by_key[session.key] = session
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._by_key.values()))
+
+    def get(self, key: SessionKey) -> Session | None:
+        return self._by_key.get(key)
+
+    async def open(self, key: SessionKey) -> Session:
+        """The caller's own session of that name, created and committed when new."""
+        session = self._by_key.get(key)
+        if session is not None:
+            return session
+        opening = self._opening.get(key)
+        if opening is None:
+            self._check_quotas(key[0])
+            opening = asyncio.ensure_future(self._create(key))
+            self._opening[key] = opening
+            opening.add_done_callback(lambda _future: self._opening.pop(key, None))
+        return await asyncio.shield(opening)
+
+    async def _create(self, key: SessionKey) -> Session:
+        now_ns = self._kernel.now_ns()
+        row_id = await self._kernel.store.commit(EnsureSession(key[0], key[1], now_ns))
+        session = Session(self._kernel, key, row_id, now_ns)
+        self._by_key[key] = session
+        log.info("session.create", session=key[1], owner=key[0])
+        return session
+
+    def _check_quotas(self, owner: str) -> None:
+        quotas = self._kernel.config.quotas
+        used = sum(1 for session in self if session.state != "idle") + len(self._opening)
+        if quotas.sessions and used >= quotas.sessions:
+            raise quota("quotas.sessions", quotas.sessions, used)
+        mine = sum(1 for key in self._by_key if key[0] == owner)
+        mine += sum(1 for key in self._opening if key[0] == owner)
+        if quotas.sessions_per_principal and mine >= quotas.sessions_per_principal:
+            raise quota("quotas.sessions_per_principal", quotas.sessions_per_principal, mine)
+
+    async def forget(self, session: Session) -> None:
+        """End a session for good: its stored state is deleted."""
+        session.closing = True
+        self._by_key.pop(session.key, None)
+        session.stop_worker(self._kernel.config.kernel.kill_grace_ms)
+        await self._kernel.store.commit(DeleteSession(session.row_id))
+
+
+def _stored_task(row: Any, session: str) -> Task:
+    task = Task(row.number, session, row.principal, row.started_ns)
+    task.state = row.state
+    task.finished_ns = row.finished_ns
+    task.result_ref = row.result_ref
+    task.error = row.error_json
+    return task
+
+
+def _content(data: bytes) -> tuple[Content, list[int]]:
+    """A content for a worker; large data goes into a memory file."""
+    if len(data) <= INLINE_CONTENT_BYTES_MAX:
+        return Content(data), []
+    fd = os.memfd_create("shoal-state", os.MFD_CLOEXEC)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    return Content(b"", 0, len(data)), [fd]

@@ -1,0 +1,105 @@
+"""Entry points of the worker processes, called after the fork.
+
+A session worker makes itself the reaper of everything it starts, leaves the router's process group,
+closes its standard input and output, and serves its session until the control channel ends; then it
+kills what it started and exits. A syntax worker serves parse and complete.
+
+Failure: a worker that cannot start exits with status 1 and a traceback on standard error; the router
+sees the closed channel.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import socket
+import sys
+import traceback
+from types import FrameType
+from typing import Final, NoReturn
+
+from ipc.messages import PROTOCOL, Init, ProtocolError
+from worker.link import Link, LinkClosed
+
+PROCESS_NAME_BYTES_MAX: Final = 15
+
+
+def session_worker(title: str, channel: socket.socket, settings: dict[str, int]) -> NoReturn:
+    from worker.session import Session
+
+    status = 1
+    try:
+        _become(title, settings)
+        link = Link(channel)
+        received = link.receive()
+        if received is not None:
+            init, fds = received
+            if not isinstance(init, Init) or init.protocol != PROTOCOL:
+                raise ProtocolError("the first message must be init")
+            Session(link, init, fds).serve()
+        status = 0
+    except (LinkClosed, OSError):
+        status = 0
+    except Exception:
+        traceback.print_exc()
+    _end(status)
+
+
+def syntax_worker(title: str, channel: socket.socket, settings: dict[str, int]) -> NoReturn:
+    from worker.syntax import serve
+
+    status = 1
+    try:
+        _become(title, settings)
+        serve(Link(channel), settings)
+        status = 0
+    except (LinkClosed, OSError):
+        status = 0
+    except Exception:
+        traceback.print_exc()
+    _end(status)
+
+
+def _become(title: str, settings: dict[str, int]) -> None:
+    """Turn the forked image into a process of its own."""
+    os.setsid()
+    os.umask(0o077)
+    if sys.platform == "linux":
+        import prctl
+
+        prctl.set_no_new_privs(1)
+        prctl.set_child_subreaper(1)
+        prctl.set_name(title.encode("utf-8", "replace")[:PROCESS_NAME_BYTES_MAX].decode(
+            "utf-8", "ignore"
+        ))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.close(null)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _terminated)
+    open_files = settings.get("open_files", 0)
+    if open_files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # The evaluator makes few cycles; rarer collections keep the shared pages shared.
+    gc.set_threshold(50_000, 20, 100)
+
+
+def _terminated(_signal: int, _frame: FrameType | None) -> None:
+    _end(0)
+
+
+def _end(status: int) -> NoReturn:
+    """Leave nothing running below this process, then exit without unwinding other threads."""
+    from worker.commands.processes import kill_descendants
+
+    try:
+        kill_descendants()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)

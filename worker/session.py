@@ -1,0 +1,330 @@
+"""One session in its worker process: the I/O thread's loop and what it shares with the evaluator.
+
+The main thread reads the control channel. Reads are answered there and then; submissions go to the
+evaluator thread, one at a time, in the order they arrived (chapter 60 §2.4). The evaluator thread
+answers by itself, so a call costs one hand-over between threads.
+
+Failure: the end of the control channel ends the process and every process it started, at once. A
+message that is none ends it too. An unexpected exception in a call is answered as `internal_error`
+and leaves the session running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from ipc.jsonrpc import RpcError, decode_params, internal
+from ipc.messages import (
+    Answer,
+    Ask,
+    Call,
+    Cancel,
+    Caller,
+    Cell,
+    Emit,
+    Failure,
+    Go,
+    Held,
+    Init,
+    Inject,
+    Ping,
+    Pong,
+    Ready,
+    Refuse,
+    Reply,
+    Shutdown,
+    Suspend,
+    Watch,
+    decode_cells,
+    encode_cells,
+)
+from ipc.methods import METHODS, ExecParams
+from worker import reads
+from worker.evaluate.evaluator import Evaluator
+from worker.evaluate.host import Host, Limits
+from worker.evaluate.threads import evaluator_thread
+from worker.link import Link, LinkClosed, Parcel, read_content
+from worker.saving import load_value, save_value
+from worker.submission import Submission, run
+from worker.transcript import Transcript, out_number
+from worker.values.types import MISSING, Value
+
+READS: Final[dict[str, Callable[[Session, Call], bytes]]] = {
+    "session.cwd": reads.session_cwd,
+    "session.env": reads.session_env,
+    "session.names": reads.session_names,
+    "value.get": reads.value_get,
+}
+
+
+class Gate:
+    """The router's word on a submission that waits to begin."""
+
+    __slots__ = ("_event", "_open")
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._open = False
+
+    def open(self, go: bool) -> None:
+        self._open = go
+        self._event.set()
+
+    def wait(self) -> bool:
+        self._event.wait()
+        return self._open
+
+
+class Session:
+    # `_waiting` holds accepted submissions by call id until they end; `_gates` those that wait to
+    # begin; `_asks` questions to the router. Each is changed by both threads under `_lock`.
+    # `evaluator` belongs to the evaluator thread; the I/O thread only reads plain attributes of it.
+
+    def __init__(self, link: Link, init: Init, fds: list[int]) -> None:
+        self.link = link
+        self.name = init.session
+        self.owner = init.owner
+        self.init = init
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Submission] = {}
+        self._gates: dict[int, Gate] = {}
+        self._asks: dict[int, queue.SimpleQueue[tuple[bool, bytes]]] = {}
+        self._next_ask = 1
+        self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
+        self._results: dict[int, list[int]] = {}
+        self._env_hash: tuple[tuple[tuple[bytes, bytes], ...], str] | None = None
+        self.transcript = Transcript(
+            init.next_out, init.transcript_values, init.transcript_bytes
+        )
+        self.evaluator = Evaluator(
+            os.fsdecode(init.cwd), dict(init.environment), self._host(init)
+        )
+        self.evaluator.channels.on_emit = self._emitted
+        self.lost = self._restore(read_content(init.cells, fds))
+
+    def _host(self, init: Init) -> Host:
+        return Host(
+            sink=lambda _value: None,
+            echo="quiet",
+            config=msgspec.json.decode(init.config),
+            principal=init.owner,
+            limits=Limits(init.capture_bytes, init.spill_bytes),
+            stderr_note=_note,
+        )
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def cwd_bytes(self) -> bytes:
+        return os.fsencode(self.evaluator.cwd)
+
+    def env_hash(self) -> str:
+        """The hash of the environment as it is now; computed again only when it changed."""
+        pairs = tuple(self.evaluator.env.items())
+        if self._env_hash is None or self._env_hash[0] != pairs:
+            self._env_hash = (pairs, reads.env_hash(self.evaluator.env))
+        return self._env_hash[1]
+
+    def repl_names(self, caller: Caller) -> dict[str, Value] | None:
+        """What `it` and `out` name for a terminal attachment (chapter 60 §5.9)."""
+        if not caller.repl:
+            return None
+        results = [self._stored(number) for number in self._results.get(caller.connection, [])]
+        return {"it": results[-1] if results else None, "out": results}
+
+    def _stored(self, number: int) -> Value:
+        try:
+            return self.transcript.get(f"out:{number}")
+        except RpcError:
+            return None
+
+    def remember_result(self, caller: Caller, number: int) -> None:
+        if caller.repl:
+            self._results.setdefault(caller.connection, []).append(number)
+
+    def changed_cells(self, number: int, stored: Value, expired: list[int]) -> bytes:
+        """The state this submission changed, encoded for the store; a leading `-` removes a cell."""
+        cells = [Cell(f"out:{number}", save_value(stored))]
+        cells += [Cell(f"-out:{gone}") for gone in expired]
+        return encode_cells(cells)
+
+    def _restore(self, data: bytes) -> list[str]:
+        """Bring stored state back; returns the names that are lost, sorted."""
+        lost: list[str] = []
+        for cell in decode_cells(data) if data else ():
+            number = out_number(cell.name)
+            if number is None:
+                continue
+            value = load_value(cell.value)
+            if value is MISSING:
+                lost.append(cell.name)
+            self.transcript.restore(number, value, len(cell.value or b""))
+        return sorted(lost)
+
+    # -- the I/O thread ----------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Read and dispatch until the channel ends."""
+        evaluator_thread(self._evaluate_forever, "evaluator")
+        self.link.send(Ready(os.getpid(), self.cwd_bytes(), self.env_hash(), self.lost))
+        while (received := self.link.receive()) is not None:
+            message, fds = received
+            handler = _HANDLERS.get(type(message))
+            if handler is not None:
+                handler(self, message, fds)
+
+    def _call(self, call: Call, _fds: list[int]) -> None:
+        try:
+            read = READS.get(call.method)
+            if read is not None:
+                self._reply(call.id, read(self, call))
+                return
+            if call.method != "exec":
+                raise internal("internal_error", f"no worker method {call.method}")
+            params: ExecParams = decode_params(call.params, METHODS["exec"].decoder)
+            work = Submission(call, params, self.evaluator.session_cancel.child())
+        except RpcError as error:
+            self.link.send(Failure(call.id, error.encode()))
+            return
+        except LinkClosed:
+            raise
+        except Exception:
+            self.link.send(Failure(call.id, _unexpected().encode()))
+            return
+        with self._lock:
+            self._waiting[call.id] = work
+        self._queue.put(work)
+
+    def _reply(self, call_id: int, result: bytes) -> None:
+        with Parcel() as parcel:
+            self.link.send(Reply(call_id, parcel.content(result)), parcel.fds)
+
+    def _go(self, go: Go, _fds: list[int]) -> None:
+        self._open_gate(go.id, True)
+
+    def _refuse(self, refuse: Refuse, _fds: list[int]) -> None:
+        self._open_gate(refuse.id, False)
+
+    def _open_gate(self, call_id: int, go: bool) -> None:
+        with self._lock:
+            gate = self._gates.pop(call_id, None)
+        if gate is not None:
+            gate.open(go)
+
+    def _cancel(self, cancel: Cancel, _fds: list[int]) -> None:
+        with self._lock:
+            work = self._waiting.get(cancel.id)
+        if work is not None:
+            work.token.cancel()
+
+    def _suspend(self, suspend: Suspend, _fds: list[int]) -> None:
+        with self._lock:
+            work = self._waiting.get(suspend.call)
+        done = False
+        if work is not None:
+            done = hold(work, suspend.hold)
+        self.link.send(Held(suspend.id, done))
+
+    def _inject(self, inject: Inject, _fds: list[int]) -> None:
+        from worker.values.json_codec import from_plain
+
+        self.evaluator.channels.inject(inject.channel, from_plain(msgspec.json.decode(inject.payload)))
+
+    def _watch(self, _watch: Watch, _fds: list[int]) -> None:
+        return None
+
+    def _ping(self, ping: Ping, _fds: list[int]) -> None:
+        self.link.send(Pong(ping.number))
+
+    def _answer(self, answer: Answer, fds: list[int]) -> None:
+        with self._lock:
+            waiting = self._asks.pop(answer.id, None)
+        body = read_content(answer.body, fds)
+        if waiting is not None:
+            waiting.put((answer.ok, body))
+
+    def _shutdown(self, _shutdown: Shutdown, _fds: list[int]) -> None:
+        self.evaluator.session_cancel.cancel()
+        with self._lock:
+            running = list(self._waiting.values())
+        for work in running:
+            work.token.cancel()
+        self._queue.put(None)
+
+    # -- shared ------------------------------------------------------------------------------------
+
+    def gate(self, call_id: int) -> Gate:
+        gate = Gate()
+        with self._lock:
+            self._gates[call_id] = gate
+        return gate
+
+    def ask(self, call_id: int, op: str, params: bytes) -> tuple[bool, bytes]:
+        """Ask the router from an evaluator thread and wait for its answer."""
+        waiting: queue.SimpleQueue[tuple[bool, bytes]] = queue.SimpleQueue()
+        with self._lock:
+            ask_id = self._next_ask
+            self._next_ask += 1
+            self._asks[ask_id] = waiting
+        self.link.send(Ask(ask_id, call_id, op, params))
+        return waiting.get()
+
+    def _emitted(self, channel: str, value: Value) -> None:
+        from worker.values.wire import encode
+
+        with contextlib.suppress(LinkClosed):
+            self.link.send(Emit(channel, encode(value)))
+
+    # -- the evaluator thread ----------------------------------------------------------------------
+
+    def _evaluate_forever(self) -> None:
+        try:
+            while (work := self._queue.get()) is not None:
+                try:
+                    run(self, work)
+                except LinkClosed:
+                    raise
+                except Exception:
+                    self.link.send(Failure(work.call.id, _unexpected().encode()))
+                finally:
+                    with self._lock:
+                        self._waiting.pop(work.call.id, None)
+                        self._gates.pop(work.call.id, None)
+        except LinkClosed:
+            # The I/O thread sees the end of the channel too and ends the process.
+            return
+
+
+_HANDLERS: Final[dict[type, Callable[[Session, Any, list[int]], None]]] = {
+    Call: Session._call,
+    Go: Session._go,
+    Refuse: Session._refuse,
+    Cancel: Session._cancel,
+    Suspend: Session._suspend,
+    Inject: Session._inject,
+    Watch: Session._watch,
+    Ping: Session._ping,
+    Answer: Session._answer,
+    Shutdown: Session._shutdown,
+}
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def _unexpected() -> RpcError:
+    """Log the active exception to the worker's standard error; clients get no details."""
+    traceback.print_exc()
+    return internal("internal_error", "unexpected failure in the session worker")
+
+

@@ -1,0 +1,267 @@
+"""One submission, from source text to the message that ends it (chapter 60 §5.9).
+
+Runs on the evaluator thread: parse with the session's bindings, derive the plan, announce the start
+to the router, evaluate, store the result as the next `out:N`, and pack answer, journal rows and
+session state into one `Finished` message. A program without effects is evaluated without waiting for
+its row to be committed; any other waits for the router's word.
+
+Failure: a syntax error ends in `Failure` and takes no number; a language error is a result like any
+other; anything unexpected is answered as `internal_error` without ending the worker.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ipc.jsonrpc import Code, RpcError
+from ipc.messages import Call, Failure, Finished, Output, Started
+from ipc.methods import ExecParams
+from worker.errors import Cancelled, Raised
+from worker.evaluate.cancel import CancelToken
+from worker.language import ParseContext, ParseError, parse
+from worker.link import Parcel
+from worker.planning import Plan, derive
+from worker.recording import Recorder, first_word, outcome_outputs
+from worker.values.render import block, bound_render, strip_terminal
+from worker.values.types import ErrorValue, Outcome, Table, Value, type_name
+from worker.values.wire import Budget, elide, encode
+
+if TYPE_CHECKING:
+    from worker.session import Session
+
+ERROR_STDERR_BYTES_MAX: Final = 64 * 1024
+_encode_json = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Submission:
+    """A queued `exec`. `token` may be cancelled at any time, also before it runs."""
+
+    call: Call
+    params: ExecParams
+    token: CancelToken
+
+
+def parse_error(error: ParseError) -> RpcError:
+    """The wire form of a syntax error (chapter 10 §11.1)."""
+    start, end = error.span
+    return RpcError(
+        Code.PARSE_ERROR,
+        error.message,
+        "parse_error",
+        span={"start": start, "end": end},
+        hint=error.hint,
+    )
+
+
+def raised_error(error: ErrorValue, ref: str | None) -> RpcError:
+    """The wire form of an uncaught language error; all eight members are always there."""
+    stderr = error.stderr
+    if stderr is not None and len(stderr) > ERROR_STDERR_BYTES_MAX // 4:
+        raw = stderr.encode("utf-8", "replace")
+        stderr = raw[:ERROR_STDERR_BYTES_MAX].decode("utf-8", "ignore")
+    return RpcError(
+        Code.RAISED,
+        error.msg,
+        "raised",
+        code=error.code,
+        span=None if error.span is None else {"start": error.span[0], "end": error.span[1]},
+        hint=error.hint,
+        status=error.status,
+        stderr=stderr,
+        ref=ref,
+        uri=None if ref is None else "shoal://" + ref.replace(":", "/", 1),
+    )
+
+
+CANCELLED: Final = "evaluation cancelled"
+
+
+def run(session: Session, work: Submission) -> None:
+    """Run one submission to its `Failure` or `Finished`."""
+    call = work.call
+    if work.token.cancelled:
+        error = raised_error(ErrorValue("cancelled", CANCELLED), None)
+        session.link.send(Failure(call.id, error.encode()))
+        return
+    evaluator = session.evaluator
+    values, commands = evaluator.bound_names()
+    context = ParseContext(
+        repl=call.caller.repl, values=frozenset(values), commands=frozenset(commands)
+    )
+    try:
+        program = parse(work.params.src, context)
+    except ParseError as error:
+        session.link.send(Failure(call.id, parse_error(error).encode()))
+        return
+    plan = derive(program, values.__contains__)
+    started_ns = time.time_ns()
+    with Parcel() as parcel:
+        waits = not plan.pure
+        gate = session.gate(call.id) if waits else None
+        session.link.send(
+            Started(
+                id=call.id,
+                ast=parcel.content(_encode_json(program)),
+                effects=plan.effects_json,
+                effect_kinds=plan.kinds,
+                opaque=plan.opaque,
+                cwd=session.cwd_bytes(),
+                head=first_word(work.params.src),
+                ts=started_ns,
+                wait=waits,
+            ),
+            parcel.fds,
+        )
+    if gate is not None and not gate.wait():
+        return
+    recorder = Recorder(session.cwd_bytes, lambda node: _statement_plan(node, plan, values))
+    clock = time.perf_counter_ns()
+    value, error = _evaluate(session, work, program, recorder)
+    dur_ns = time.perf_counter_ns() - clock
+    _finish(session, work, recorder, value, error, dur_ns)
+
+
+def _statement_plan(node: Any, whole: Plan, values: set[str]) -> Plan:
+    return whole if whole.pure else derive(node, values.__contains__)
+
+
+def _evaluate(
+    session: Session, work: Submission, program: Any, recorder: Recorder
+) -> tuple[Value, ErrorValue | None]:
+    evaluator = session.evaluator
+    evaluator.cancel = work.token
+    evaluator.hooks = recorder
+    evaluator.repl = session.repl_names(work.call.caller)
+    position = "value" if work.params.position == "value" else "stmt"
+    try:
+        return evaluator.run_program(program, work.params.src, position), None
+    except Raised as raised:
+        return None, raised.error
+    except Cancelled:
+        return None, ErrorValue("cancelled", CANCELLED)
+    except RecursionError:
+        return None, ErrorValue("recursion_limit", "the program nests too deeply to be evaluated")
+    except MemoryError:
+        return None, ErrorValue("custom", "out of memory")
+    finally:
+        evaluator.pending_exit = None
+        evaluator.hooks = None
+        evaluator.repl = None
+        # Tasks that the submission started live on below the session.
+        work.token.hand_over(evaluator.session_cancel)
+        evaluator.cancel = evaluator.session_cancel
+
+
+def _budget(call: Call, params: ExecParams) -> Budget:
+    return requested_budget(call.caller.budget, params.elide)
+
+
+def requested_budget(default: Any, asked: Any) -> Budget:
+    """The budgets in force: what the client asked for, below the ceilings (chapter 60 §6.1)."""
+    max_bytes, raw = default.max_bytes, default.max_bytes_raw
+    rows, items = default.max_rows, default.max_items
+    if asked is not None:
+        if asked.max_bytes is not None:
+            max_bytes = raw = min(asked.max_bytes, default.hard_cap)
+        rows = rows if asked.max_rows is None else asked.max_rows
+        items = items if asked.max_items is None else asked.max_items
+    return Budget(max_bytes=max_bytes, max_bytes_raw=raw, max_rows=rows, max_items=items)
+
+
+def _finish(
+    session: Session,
+    work: Submission,
+    recorder: Recorder,
+    value: Value,
+    error: ErrorValue | None,
+    dur_ns: int,
+) -> None:
+    caller = work.call.caller
+    outputs: list[tuple[str, bytes]] = []
+    transcript = render_event = b""
+    if error is not None:
+        stored: Value = error
+        size = 256 + len(error.stderr or "")
+        ending = "cancelled" if error.code == "cancelled" else "raised"
+        if error.stderr:
+            outputs.append(("stderr", error.stderr.encode("utf-8", "replace")))
+        status = error.status
+    else:
+        stored = value
+        encoded = encode(value)
+        size = len(encoded)
+        rendered = block(value)
+        ending, status = _ending(value), 0
+        outputs.append(("value", encoded))
+        if rendered:
+            outputs.append(("render", rendered.encode("utf-8", "replace")))
+        if isinstance(value, Outcome):
+            outputs.extend(outcome_outputs(value, empty_stdout=True))
+    number, expired = session.transcript.add(stored, size)
+    ref = f"out:{number}"
+    if error is not None:
+        body = raised_error(error, ref).encode()
+    else:
+        uri = f"shoal://out/{number}"
+        text = bound_render(rendered if caller.tty else strip_terminal(rendered), uri)
+        text_json = _encode_json(text)
+        value_json = elide(value, uri, _budget(work.call, work.params), tty=caller.tty)
+        body = b'{"ref":"%b","value":%b,"render":%b}' % (ref.encode(), value_json, text_json)
+        transcript = _transcript_payload(number, value)
+        render_event = (
+            b'{"$":"record","v":{"ref":{"$":"str","v":"%b"},"render":{"$":"str","v":%b}}}'
+            % (ref.encode(), text_json)
+        )
+        session.remember_result(caller, number)
+    with Parcel() as parcel:
+        session.link.send(
+            Finished(
+                id=work.call.id,
+                ok=error is None,
+                body=parcel.content(body),
+                ending=ending,
+                out=number,
+                dur_ns=dur_ns,
+                status=status,
+                outputs=[Output(kind, parcel.content(data)) for kind, data in outputs],
+                statements=recorder.messages(parcel),
+                transcript=transcript,
+                render=render_event,
+                cells=parcel.content(session.changed_cells(number, stored, expired)),
+                cwd=session.cwd_bytes(),
+                env_hash=session.env_hash(),
+            ),
+            parcel.fds,
+        )
+
+
+def _ending(value: Value) -> str:
+    if isinstance(value, Outcome) and not value.ok:
+        return "signalled" if value.signal else "failed"
+    return "value"
+
+
+def _transcript_payload(number: int, value: Value) -> bytes:
+    summary: dict[str, Any] = {"type": {"$": "str", "v": type_name(value)}}
+    if isinstance(value, Outcome):
+        summary["ok"] = {"$": "bool", "v": value.ok}
+        summary["cmd"] = {"$": "str", "v": value.cmd}
+    elif isinstance(value, Table):
+        summary["n"] = {"$": "int", "v": len(value.rows)}
+    elif type(value) is list:
+        summary["n"] = {"$": "int", "v": len(value)}
+    return _encode_json(
+        {
+            "$": "record",
+            "v": {
+                "n": {"$": "int", "v": number},
+                "ref": {"$": "str", "v": f"out:{number}"},
+                "summary": {"$": "record", "v": summary},
+            },
+        }
+    )

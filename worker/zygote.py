@@ -1,0 +1,39 @@
+"""The image that workers are forked from: preloaded by the forkserver, then frozen.
+
+Importing this module loads everything a worker needs, moves all objects out of the garbage
+collector's sight, so that collections in the children do not touch (and copy) the shared pages, and
+names the process. It stays single-threaded and does nothing else.
+
+Failure: an import error ends the zygote; the router reports it at the first launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import sys
+
+import worker.builtins
+import worker.commands.run
+import worker.evaluate.compiler
+import worker.main
+import worker.session
+import worker.syntax  # noqa: F401 - loaded for the children
+
+# Secrets of clients must not be inherited by anything a session starts.
+for _name in ("SHOAL_TOKEN", "SHOAL_TOKEN_FILE"):
+    os.environ.pop(_name, None)
+
+if sys.platform == "linux":
+    import prctl
+
+    prctl.set_name("shoal:zygote")
+    prctl.set_pdeathsig(signal.SIGKILL)
+    prctl.set_no_new_privs(1)
+    # Give freed memory of the imports back before it is shared by every worker.
+    ctypes.CDLL(None).malloc_trim(0)
+
+gc.collect()
+gc.freeze()
