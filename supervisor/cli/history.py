@@ -16,9 +16,11 @@ import orjson
 
 from ipc.client import Client, Code, RpcError
 from journal.blobs import BlobsPresent, ReadBlob
+from journal.cas import BlobPiece
 from journal.errors import BlobMissing, StoreError
 from journal.query import EVERYTHING, EntryById, EntryFilter, QueryEntriesJson, entry_json
 from journal.readers import BesideReader
+from journal.undo import UndoOfEntry, UndoStep
 from supervisor.cli.call import Call
 from supervisor.cli.failure import Failure
 
@@ -74,6 +76,16 @@ class StoredHistory:
         except BlobMissing as error:
             raise Failure(f"unknown value hash: {name}") from error
         return piece.data, piece.total
+
+    def content(self, name: str) -> bytes:
+        """All of a blob. Raises BlobMissing or BlobDamaged."""
+        piece: BlobPiece = self._reader.fetch(ReadBlob(name))
+        return piece.data
+
+    def undo_steps(self, number: int) -> list[UndoStep]:
+        """The inverses of an entry in recording order, whoever sent it."""
+        steps: list[UndoStep] = self._fetch(UndoOfEntry(number, None))
+        return steps
 
     def close(self) -> None:
         self._reader.close()
