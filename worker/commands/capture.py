@@ -223,6 +223,7 @@ class Conversation:
         self._steps_taken = 0
         self._step_due = 0.0
         self._strays: set[ProcessId] = set()
+        self._news = -1
 
     def run(self) -> Ending:
         """Serve the child to its end. All descriptors are closed or handed over afterwards.
@@ -255,6 +256,8 @@ class Conversation:
                     elif fd == self._cancel_fd:
                         poller.unregister(fd)
                         self._start_ladder()
+                    elif fd == self._news:
+                        os.read(fd, READ_BYTES)
                 if self._ladder is not None and self._ending is None:
                     self._climb()
             assert self._ending is not None
@@ -321,6 +324,10 @@ class Conversation:
     def _start_ladder(self) -> None:
         self._ladder = self._table.ladder
         self._step_due = time.monotonic() + self._ladder.steps[0][0]
+        with contextlib.suppress(OSError):
+            self._news, waker = os.pipe()
+            self._poller.register(self._news, select.POLLIN)
+            self._table.waking(self._running, waker)
 
     def _climb(self) -> None:
         """Send the signal that is due, if one is."""
@@ -338,8 +345,8 @@ class Conversation:
         number = steps[self._steps_taken][1]
         self._strays |= self._table.strays_of(self._running)
         signal_group(self._running.group, number)
-        if number != signal.SIGCONT:
-            signal_group(self._running.group, signal.SIGCONT)
+        # A suspended child takes the signal only when it goes on.
+        signal_group(self._running.group, signal.SIGCONT)
         if number == signal.SIGKILL:
             for stray in self._strays:
                 signal_process(stray, number)
@@ -351,6 +358,11 @@ class Conversation:
 
     def _close(self) -> None:
         """Give back every descriptor; a child that was abandoned is killed and reaped."""
+        waker = self._running.waker
+        if waker is not None:
+            self._table.waking(self._running, None)
+            os.close(waker)
+            os.close(self._news)
         if self._feed is not None:
             os.close(self._feed.fd)
             self._feed = None
@@ -359,8 +371,12 @@ class Conversation:
             self._collect()
         pipes = list(self._open)
         self._open.clear()
+        cancelled = self._ladder is not None or self._cancel.cancelled
+        if cancelled and not self._strays:
+            # Cancelled after it was reaped: what is left of its group is what it left running.
+            self._strays = self._table.members_of(self._running)
         self._table.leave(self._running, self._strays, pipes)
-        if self._ladder is not None or self._cancel.cancelled:
+        if cancelled:
             self._table.finish_cancellation(self._running, self._steps_taken)
 
 

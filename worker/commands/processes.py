@@ -73,7 +73,8 @@ class Running:
     """A child that has not been reaped. `group` is its process group and equals its pid."""
 
     pid: int
-    suspended: bool = False
+    # The write end of the pipe that wakes the thread that is cancelling it.
+    waker: int | None = None
 
     @property
     def group(self) -> int:
@@ -110,6 +111,20 @@ class ProcessTable:
         self._reap_wanted = False
         self._ended_tick = 0
         self._janitor = _Janitor(self.reap_adopted)
+
+    def shorten(self, grace_s: float) -> None:
+        """The ladder of a drain, also for cancellations that have begun: the kill comes after
+        `grace_s` at the latest."""
+        self.ladder = Ladder.hasty(grace_s)
+        with self._lock:
+            for running in self._running.values():
+                if running.waker is not None:
+                    os.write(running.waker, b"\0")
+
+    def waking(self, running: Running, waker: int | None) -> None:
+        """Set or take back the descriptor that tells a cancelling thread of a new ladder."""
+        with self._lock:
+            running.waker = waker
 
     # -- life of a child -----------------------------------------------------------------------
 
@@ -184,23 +199,21 @@ class ProcessTable:
             self._janitor.after(ladder.steps[taken][0], lambda: step(taken))
 
     def _signal_leftover(self, leftover: Leftover, number: int) -> None:
-        # The leader is reaped: its number could belong to a new process by now. A group that still
-        # has members below this worker is the one we mean.
+        # By name and start time, never by group number: the leader is reaped, so the number could
+        # belong to somebody else by now.
         snapshot = Snapshot.take()
-        below = {entry.id for entry in snapshot.descendants([os.getpid()])}
-        members = {entry.id for entry in snapshot.members(leftover.group)} & below
-        for process in members | (leftover.strays & below):
-            signal_process(process, signal.SIGCONT)
+        targets = {s for s in leftover.strays if snapshot.has(s)}
+        targets |= {e.id for e in snapshot.descendants([s.pid for s in targets]) if e.alive}
+        for process in targets:
             signal_process(process, number)
-        if number == signal.SIGKILL:
-            for entry in snapshot.descendants([process.pid for process in leftover.strays]):
-                signal_process(entry.id, number)
-        if not members and not (leftover.strays & below):
+            signal_process(process, signal.SIGCONT)
+        leftover.strays |= targets
+        if not targets:
             with self._lock:
                 self._leftovers.pop(leftover.group, None)
 
     def strays_of(self, running: Running) -> set[ProcessId]:
-        """Descendants of a child that has not been reaped, and adopted ones that can only be its.
+        """Members of a child's group, its descendants, and adopted processes that can only be its.
 
         An adopted process is a command's own when it started after the command did, nothing else
         that runs is older than it, and nothing ended since. In doubt it is left alone until the
@@ -208,6 +221,7 @@ class ProcessTable:
         """
         snapshot = Snapshot.take()
         strays = {entry.id for entry in snapshot.descendants([running.pid])}
+        strays.update(entry.id for entry in snapshot.members(running.group))
         own = snapshot.entries.get(running.pid)
         if own is None:
             return strays
@@ -226,6 +240,11 @@ class ProcessTable:
                 strays.update(e.id for e in snapshot.descendants([entry.id.pid]))
         strays.discard(own.id)
         return strays
+
+    @staticmethod
+    def members_of(running: Running) -> set[ProcessId]:
+        """Living members of a group whose leader was reaped a moment ago."""
+        return {entry.id for entry in Snapshot.take().members(running.group)}
 
     # -- the end -------------------------------------------------------------------------------
 

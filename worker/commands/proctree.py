@@ -56,6 +56,11 @@ class Snapshot:
                     found[entry.id.pid] = entry
         return cls(found)
 
+    def has(self, process: ProcessId) -> bool:
+        """Whether exactly that process was alive."""
+        entry = self.entries.get(process.pid)
+        return entry is not None and entry.id == process and entry.alive
+
     def descendants(self, roots: Iterable[int]) -> list[ProcessEntry]:
         """The processes below the roots, parents before children; the roots are not included."""
         children: defaultdict[int, list[ProcessEntry]] = defaultdict(list)
