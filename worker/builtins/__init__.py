@@ -1,17 +1,47 @@
 """Every command head, function and namespace that the evaluator itself provides (chapter 31).
 
-`BUILTINS` holds the 37 command heads. Importing the package loads one module per family; each
-registers its heads with everything that is known about them.
+`BUILTINS` holds the command heads, `FUNCTIONS` the call forms; namespaces are in
+`worker.builtins.namespaces`. Importing the package loads one module per family; each registers what
+it provides together with everything that is known about it.
 
 Failure: none beyond those of the modules.
 """
 
 from __future__ import annotations
 
-from worker.builtins import changing, copying, listing, reading, removing
+from worker.builtins import (
+    assertions,
+    changing,
+    copying,
+    environment,
+    history,
+    listing,
+    navigation,
+    plans,
+    programs,
+    reading,
+    removing,
+    tools,
+    writing,
+)
+from worker.builtins.functions import FUNCTIONS, Function
 from worker.builtins.registry import BUILTINS, Builtin
 
-__all__ = ["BUILTINS", "Builtin"]
+__all__ = ["BUILTINS", "FUNCTIONS", "Builtin", "Function"]
 
-# The modules are imported for what they register.
-_FAMILIES = (changing, copying, listing, reading, removing)
+# Imported for what they register.
+_FAMILIES = (
+    assertions,
+    changing,
+    copying,
+    environment,
+    history,
+    listing,
+    navigation,
+    plans,
+    programs,
+    reading,
+    removing,
+    tools,
+    writing,
+)
