@@ -182,6 +182,7 @@ class Engine:
             text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
             raise arg_error(f"invalid regex: {text}") from None
         self._ascii_only = writer.ascii_only
+        self._groups = self._parsed.groups
         self._program: Program | None = None
 
     def search(self, text: str) -> Match | None:
@@ -220,7 +221,7 @@ class Engine:
     def _by_engine(self, text: str, ascii_text: bool) -> Iterator[Match]:
         data = text.encode()
         names = self._parsed.names
-        offsets = _Offsets(data, ascii_text)
+        offsets = _Offsets(data, ascii_text, self._groups)
         at, previous_end = 0, -1
         while at <= len(data):
             found = self._re2.search(data, at)
@@ -237,14 +238,18 @@ class Engine:
 class _Offsets:
     """Character offsets of byte offsets that never go back past the last match's start."""
 
-    def __init__(self, data: bytes, ascii_text: bool) -> None:
+    def __init__(self, data: bytes, ascii_text: bool, groups: int) -> None:
         self._data = data
+        self._groups = range(groups + 1)
         self._ascii = ascii_text
         self._bytes = 0
         self._chars = 0
 
     def of_match(self, found: re2._Match) -> tuple[int, ...]:
-        spans = [found.span(group) for group in range(found.re.groups + 1)]
+        if self._ascii and len(self._groups) == 1:
+            start, end = found.span()
+            return (start, end)
+        spans = [found.span(group) for group in self._groups]
         flat = [offset for span in spans for offset in span]
         if self._ascii:
             return tuple(flat)

@@ -22,6 +22,8 @@ _TERMINAL: Final = re.compile(
       | [\x00-\x09\x0b-\x1f\x7f-\x9f]""",
     re.VERBOSE,
 )
+# Most rendered texts hold colours and nothing else, which this removes much faster.
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _NEEDS_STRIPPING: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
@@ -29,6 +31,9 @@ def strip_terminal(text: str) -> str:
     """The text without terminal sequences and without control characters other than LF."""
     if _NEEDS_STRIPPING.search(text) is None:
         return text
+    plain = _COLOUR.sub("", text)
+    if _NEEDS_STRIPPING.search(plain) is None:
+        return plain
     return _TERMINAL.sub("", text)
 
 
