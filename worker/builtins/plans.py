@@ -142,7 +142,9 @@ def apply(call: Call) -> Value:
     kept = call.ev.plans.get(plan_id)
     if kept is None:
         raise not_found(f"no plan #{plan_id} to apply")
-    return call.ev.run_program(kept.program, kept.src)
+    from worker.evaluate.program import run_in_place
+
+    return run_in_place(call.ev, kept.program, kept.src)
 
 
 def _plan_id(values: list[Value]) -> int:

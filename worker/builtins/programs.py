@@ -177,7 +177,7 @@ def jobs(call: Call) -> Table:
             {
                 "id": task.id,
                 "desc": task.description,
-                "state": _job_state(task.done, task.suspended),
+                "state": task.state,
                 "done": task.done,
                 "suspended": task.suspended,
             }
@@ -185,8 +185,3 @@ def jobs(call: Call) -> Table:
         ]
     )
 
-
-def _job_state(done: bool, suspended: bool) -> str:
-    if done:
-        return "done"
-    return "stopped" if suspended else "running"

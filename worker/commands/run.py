@@ -48,6 +48,8 @@ Position = Literal["top", "stmt", "value"]
 SCRIPT_SUFFIX: Final = ".shl"
 # The two heads that depend on position or on a terminal and therefore are not plain builtins.
 RUN_HEAD: Final = "run"
+# Heads that look at their command as it is written: evaluating an argument would already act.
+UNEVALUATED_HEADS: Final = frozenset(("plan",))
 
 
 def run_site(ev: Evaluator, frame: Any, site: CommandSite, position: Position) -> Value:
@@ -61,6 +63,8 @@ def run_site(ev: Evaluator, frame: Any, site: CommandSite, position: Position) -
             return alias_call(ev, bound, site.evaluate_arguments(ev, frame))
         if site.bare and not site.forced:
             return bound
+    if head in UNEVALUATED_HEADS:
+        return _run_unbound(ev, frame, site, position, [])
     return _run_unbound(ev, frame, site, position, expanded_arguments(ev, frame, site))
 
 

@@ -249,6 +249,12 @@ def process_environment() -> dict[bytes, bytes]:
 def bare_evaluator(cwd: str | None = None, host: Host | None = None) -> Evaluator:
     """An evaluator with nothing around it: its own process environment, no session.
 
-    The local human without confinement, for scripts and tests.
+    The local human without confinement, for scripts and tests. Tools are resolved by the manifests
+    of the project around the directory.
     """
+    from worker.commands.reef import Reef
+
+    host = Host() if host is None else host
+    if host.reef is None:
+        host.reef = Reef()
     return Evaluator(cwd if cwd is not None else os.getcwd(), process_environment(), host)  # noqa: PTH109
