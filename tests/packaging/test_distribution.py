@@ -47,12 +47,9 @@ def test_wheel_holds_every_module_and_data_file_and_no_tests(wheel: Path) -> Non
 
 def test_installed_command_runs_from_anywhere(wheel: Path, tmp_path: Path) -> None:
     prefix = tmp_path / "prefix"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--ignore-installed"]
-        + ["--no-warn-script-location", "--prefix", prefix, wheel],
-        check=True,
-        capture_output=True,
-    )
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+    command += ["--ignore-installed", "--no-warn-script-location"]
+    subprocess.run([*command, "--prefix", prefix, wheel], check=True, capture_output=True)
     [site] = prefix.glob("lib/python3*/site-packages")
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(site)}
 
