@@ -131,10 +131,14 @@ class AsyncClient:
         with notifications that are no events.
         """
         client = cls(Path(path), reconnect=reconnect, check_owner=check_owner, on_notice=on_notice)
-        if autostart:
+        try:
+            connection = await client._open()
+        except NotReachable:
+            if not autostart:
+                raise
             variables = os.environ if environ is None else environ
             await asyncio.to_thread(ensure_kernel, client.path, variables)
-        connection = await client._open()
+            connection = await client._open()
         client._connected.set()
         client._runner = asyncio.create_task(client._run(connection))
         return client

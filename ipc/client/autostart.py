@@ -28,9 +28,9 @@ PROGRAM: Final = Path(__file__).resolve().parents[2] / "shoal.py"
 _PRIVATE: Final = frozenset({"SHOAL_TOKEN", "SHOAL_TOKEN_FILE", "SHOAL_SESSION"})
 
 
-def ensure_kernel(path: Path, environ: Mapping[str, str], *, autostart: bool = True) -> None:
+def ensure_kernel(path: Path, environ: Mapping[str, str]) -> None:
     """Return when a kernel listens at `path`, or when there is no more hope for one. Blocks."""
-    if answers(path) or not autostart or environ.get("SHOAL_NO_AUTOSTART"):
+    if environ.get("SHOAL_NO_AUTOSTART") or answers(path):
         return
     child = start_kernel(path, environ)
     for _ in range(ATTEMPTS_MAX):

@@ -145,9 +145,13 @@ class Client:
         from the reader thread with notifications that are no events.
         """
         client = cls(Path(path), reconnect=reconnect, check_owner=check_owner, on_notice=on_notice)
-        if autostart:
+        try:
+            client._open()
+        except NotReachable:
+            if not autostart:
+                raise
             ensure_kernel(client.path, os.environ if environ is None else environ)
-        client._open()
+            client._open()
         client._ready = True
         client._reader = threading.Thread(target=client._run, name="shoal-client", daemon=True)
         client._reader.start()
