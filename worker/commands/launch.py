@@ -21,8 +21,11 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+
+# How `worker.commands.spawn.start` starts what it resolved: program, argv, environment, directory.
+Launch = Callable[[bytes, list[bytes], Mapping[bytes, bytes], str], int]
 
 # A single word of this many bytes cannot be passed on Linux (MAX_ARG_STRLEN with its final NUL).
 WORD_BYTES_MAX: Final = 131_072

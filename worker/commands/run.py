@@ -2,8 +2,8 @@
 
 `run_site` takes the first step that applies: callable binding, value binding, builtin head,
 language script, adapter, external program. (A trailing `&` has become a task before.) `^` skips the
-value binding and the adapter. Arguments are evaluated by the step that takes the command, since each
-takes them in its own way: functions as values for typed parameters, builtins with flags apart,
+value binding and the adapter. Arguments are evaluated by the step that takes the command, since
+each takes them in its own way: functions as values for typed parameters, builtins with flags apart,
 programs as words.
 
 Failure: raises what the step raises. An external program that ends badly raises `cmd_failed` in

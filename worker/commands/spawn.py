@@ -17,7 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from worker.commands import launch
@@ -31,8 +31,6 @@ from worker.values.types import LazyBytes, Outcome, Path, Span, display_name
 
 if TYPE_CHECKING:
     from worker.evaluate.evaluator import Evaluator
-
-Launch = Callable[[bytes, list[bytes], Mapping[bytes, bytes], str], int]
 
 SUCCESS: Final = frozenset((0,))
 
@@ -116,7 +114,7 @@ def spawn(
 def start(
     ev: Evaluator,
     argv: list[bytes],
-    launch_program: Launch,
+    launch_program: launch.Launch,
     *,
     env: Mapping[bytes, bytes] | None = None,
     cwd: str | None = None,
@@ -148,7 +146,7 @@ def start(
 
 
 def _launch(
-    admission: Admission, words: list[bytes], directory: str, launch_program: Launch
+    admission: Admission, words: list[bytes], directory: str, launch_program: launch.Launch
 ) -> int:
     return launch_program(os.fsencode(admission.program), words, admission.env, directory)
 
