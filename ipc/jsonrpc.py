@@ -53,7 +53,7 @@ class Code:
 class RpcError(Exception):
     """An error answer: numeric code, message for people, `kind` and further data for programs."""
 
-    def __init__(self, code: int, message: str, kind: str, **data: Any) -> None:
+    def __init__(self, code: int, message: str, kind: str, /, **data: Any) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -163,6 +163,6 @@ def quota(name: str, limit: int, used: int, message: str | None = None) -> RpcEr
     )
 
 
-def internal(kind: str, message: str, **data: Any) -> RpcError:
+def internal(kind: str, message: str, /, **data: Any) -> RpcError:
     """A -32603 error; `reason` repeats the kind (chapter 60 §9.3)."""
     return RpcError(Code.INTERNAL_ERROR, message, kind, reason=kind, **data)

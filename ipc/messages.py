@@ -25,7 +25,7 @@ class ProtocolError(Exception):
     """Bytes on the control channel that are no message."""
 
 
-class _Message(msgspec.Struct, array_like=True, gc=False, frozen=True):
+class _Message(msgspec.Struct, array_like=True, gc=False):
     pass
 
 
@@ -59,7 +59,7 @@ class Caller(_Message):
     repl: bool = False
     local_human: bool = False
     has_policy: bool = False
-    budget: Budget = Budget()
+    budget: Budget = msgspec.field(default_factory=Budget)
     page_bytes: int = 49152
 
 

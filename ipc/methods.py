@@ -40,7 +40,7 @@ class Runs(Enum):
     QUEUED = "worker, queued"
 
 
-class _Params(msgspec.Struct, gc=False, frozen=True):
+class _Params(msgspec.Struct, gc=False):
     pass
 
 

@@ -8,12 +8,14 @@ Failure: none; a host that cannot be asked counts as one that cannot enforce.
 from __future__ import annotations
 
 import os
-import sys
+
+
+_SEATBELT = "/usr/bin/sandbox-exec"
 
 
 def landlock_abi() -> int:
     """The Landlock ABI version of the running kernel, 0 when there is none."""
-    if sys.platform != "linux":
+    if os.uname().sysname != "Linux":
         return 0
     try:
         from landlock.plumbing import landlock_abi_version
@@ -25,8 +27,6 @@ def landlock_abi() -> int:
 
 def sandbox_tier() -> str:
     """`A`, `B`, `C` or `D`."""
-    if sys.platform == "linux":
+    if os.uname().sysname == "Linux":
         return "A" if landlock_abi() > 0 else "B"
-    if sys.platform == "darwin" and os.path.exists("/usr/bin/sandbox-exec"):
-        return "C"
-    return "D"
+    return "C" if os.path.exists(_SEATBELT) else "D"

@@ -227,7 +227,7 @@ def _replace(kernel: Kernel, connection: Connection, attachment: Attachment) -> 
     old = connection.attachment
     if old is not None:
         if old.session.owner != attachment.session.owner or old.principal != attachment.principal:
-            kernel.bus.drop_subscriber(connection)
+            kernel.bus.forget(connection)
         old.end()
     attachment.session.attached += 1
     attachment.session.last_used_ns = kernel.now_ns()

@@ -14,11 +14,11 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import structlog
 
-from ipc.framing import LineFramer
+from ipc.framing import FrameTooLarge, LineFramer
 from ipc.jsonrpc import (
     Code,
     MalformedFrame,
@@ -41,6 +41,28 @@ EVENT_ROOM_BYTES: Final = 256 * 1024
 STALL_S: Final = 30.0
 _PEERCRED: Final = struct.Struct("3i")
 _NULL_ID: Final = b"null"
+
+
+class Bucket:
+    """Counts acts per second: full at the start, refilling at the rate, at most one second's worth."""
+
+    __slots__ = ("_at", "_level")
+
+    def __init__(self) -> None:
+        self._at = -1.0
+        self._level = 0.0
+
+    def take(self, rate: int, now: float) -> bool:
+        """Whether one more act is within the rate."""
+        if self._at < 0:
+            self._level = float(rate)
+        else:
+            self._level = min(rate, self._level + (now - self._at) * rate)
+        self._at = now
+        if self._level < 1:
+            return False
+        self._level -= 1
+        return True
 
 
 class Endpoint(Protocol):
@@ -85,7 +107,8 @@ class RouterCall:
 
 class Connection(asyncio.Protocol):
     # `in_flight` counts accepted requests without an answer. `_parked` holds lines that may not be
-    # accepted yet: behind an unanswered attach (`_barrier`), or above the requests in flight.
+    # accepted yet: behind an unanswered attach (`_barrier`), or above the requests in flight;
+    # `_overflow` is the oversize line behind them, which ends the connection when its turn comes.
     # `_reasons` says why reading is paused; it goes on when the set is empty.
 
     def __init__(self, kernel: Kernel, endpoint: Endpoint, number: int, name: str) -> None:
@@ -97,12 +120,14 @@ class Connection(asyncio.Protocol):
         self.peer_uid = -1
         self.peer_pid = 0
         self.in_flight = 0
+        self.publishing = Bucket()
         self.open = False
         self._transport: asyncio.Transport | None = None
         self._framer = LineFramer(kernel.config.limits.max_frame_bytes)
         self._parked: deque[bytes] = deque()
         self._barrier = False
         self._half_closed = False
+        self._overflow: FrameTooLarge | None = None
         self._reasons: set[str] = set()
         self._congested = False
         self._queued_bytes = 0
@@ -112,8 +137,8 @@ class Connection(asyncio.Protocol):
     # -- asyncio ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports have the interface without the base class.
+        self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=EVENT_ROOM_BYTES, low=EVENT_ROOM_BYTES // 4)
         self.peer_uid, self.peer_pid = _peer(transport.get_extra_info("socket"))
         refusal = self.endpoint.opened(self)
@@ -133,12 +158,12 @@ class Connection(asyncio.Protocol):
                 self._parked.append(line)
             else:
                 self._accept(line)
-            if not self.open:
-                return
+        if overflow is not None:
+            self._overflow = overflow
         if self._parked:
             self._pause("parked")
-        if overflow is not None:
-            self._reject("oversize", overflow.seen)
+        elif self._overflow is not None:
+            self._reject("oversize", self._overflow.seen)
 
     def eof_received(self) -> bool:
         """A client that closed its sending side still gets its answers."""
@@ -167,6 +192,8 @@ class Connection(asyncio.Protocol):
     # -- requests -----------------------------------------------------------------------------------
 
     def _accept(self, line: bytes) -> None:
+        if not self.open:
+            return
         try:
             request = decode_request(line)
         except MalformedFrame as malformed:
@@ -204,7 +231,9 @@ class Connection(asyncio.Protocol):
             self._accept(self._parked.popleft())
         if not self._parked:
             self._resume("parked")
-            if self._half_closed:
+            if self._overflow is not None:
+                self._reject("oversize", self._overflow.seen)
+            elif self._half_closed:
                 self._close_when_done()
 
     def _reject(self, reason: str, size: int) -> None:
@@ -226,38 +255,39 @@ class Connection(asyncio.Protocol):
         if transport is None or not self.open:
             return
         transport.write(line)
-        if self._congested:
-            self._queued_bytes += len(line)
-            if transport.get_write_buffer_size() > OUTGOING_BYTES_MAX:
-                self._stall()
+        self._queued_bytes += len(line)
+        if self._congested and transport.get_write_buffer_size() > OUTGOING_BYTES_MAX:
+            self._stall()
 
     def offer(self, line: bytes) -> bool:
-        """Queue one event line if there is room; False asks to wait for `EventBus.resume`."""
+        """Queue one event line if there is room; False: wait for `Bus.resume`."""
         transport = self._transport
         if transport is None or not self.open:
             return True
         if self._congested:
             return False
         transport.write(line)
+        self._queued_bytes += len(line)
         return True
+
+    def moved(self) -> int:
+        """Bytes that left towards the client since the connection began."""
+        transport = self._transport
+        return self._queued_bytes - (transport.get_write_buffer_size() if transport else 0)
 
     def _stall(self) -> None:
         self._pause("stalled")
         if self._stall_timer is None:
-            self._moved_bytes = self._sent_bytes()
+            self._moved_bytes = self.moved()
             self._stall_timer = self.kernel.loop.call_later(STALL_S, self._check_stall)
 
     def _check_stall(self) -> None:
         self._stall_timer = None
-        if self._sent_bytes() == self._moved_bytes:
+        if self.moved() == self._moved_bytes:
             log.warning("conn.close", conn=self.number, reason="stalled")
             self.abort()
         else:
             self._stall()
-
-    def _sent_bytes(self) -> int:
-        assert self._transport is not None
-        return self._queued_bytes - self._transport.get_write_buffer_size()
 
     def _unstall(self) -> None:
         if self._stall_timer is not None:

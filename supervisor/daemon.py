@@ -15,6 +15,7 @@ import contextlib
 import gc
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ import uvloop
 
 from ipc.jsonrpc import notification_line
 from journal.completion import settle
+from journal.event_log import LogSequences
 from journal.errors import StoreError, StoreUnavailable
 from journal.records import Recover
 from journal.state_dir import DirectoryLock, secure_directory
@@ -39,7 +41,7 @@ from supervisor.kernel import Kernel
 from supervisor.kernel_endpoint import KernelEndpoint
 from supervisor.kernel_options import KernelOptions
 from supervisor.launcher import Launcher
-from supervisor.listeners import Listener, StartFailure, bind
+from supervisor.listeners import Listener, StartFailure, listen, prepare
 from supervisor.questions import Questions
 from supervisor.service_notify import VARIABLES, ActivationError, Notifier, activated_listener
 from supervisor.sessions import SessionRegistry
@@ -128,12 +130,13 @@ class _Daemon:
         """Everything of chapter 81 §8.1 up to the listening socket."""
         options, config = self._options, self._config
         lock = self._lock_state()
-        listener = self._listen(options.paths.socket)
-        self._closers.append(listener.close)
-        store = self._open_store(lock)
-        self._closers.append(store.close)
+        passed = self._prepare_socket(options.paths.socket)
+        # The zygote loads its image while the store is opened.
         launcher = Launcher()
         self._closers.append(launcher.close)
+        launcher.warm_up()
+        store = self._open_store(lock)
+        self._closers.append(store.close)
         uid = os.geteuid()
         self._kernel = kernel = Kernel(
             config=config,
@@ -160,11 +163,9 @@ class _Daemon:
         kernel.questions = Questions(kernel)
         kernel.quieter = self._quieter
         store.apply(Recover(kernel.now_ns(), worker_lost_json))
+        kernel.bus.seed(store.fetch(LogSequences()))
         kernel.sessions.load()
-        launcher.warm_up()
         self._install_signals()
-        if options.in_memory:
-            return listener
         if lock is not None:
             lock.note(
                 {
@@ -174,7 +175,7 @@ class _Daemon:
                     "version": VERSION,
                 }
             )
-        return listener
+        return self._listen(passed)
 
     def _lock_state(self) -> DirectoryLock | None:
         if self._options.in_memory:
@@ -190,14 +191,25 @@ class _Daemon:
         self._closers.append(lock.release)
         return lock
 
-    def _listen(self, path: Path) -> Listener:
+    def _prepare_socket(self, path: Path) -> socket.socket | None:
+        """The socket the service manager passed; else the configured path is made ready for one."""
         try:
             passed = activated_listener(self._options.environ)
         except ActivationError as error:
             raise StartFailure(str(error)) from None
         if passed is not None:
-            return Listener(passed, path, None, None)
-        return bind(path)
+            return passed
+        self._closers.append(prepare(path).release)
+        return None
+
+    def _listen(self, passed: socket.socket | None) -> Listener:
+        path = self._options.paths.socket
+        if passed is not None:
+            listener = Listener(passed, path, None)
+        else:
+            listener = listen(path)
+        self._closers.append(listener.close)
+        return listener
 
     def _open_store(self, lock: DirectoryLock | None) -> Store:
         config = self._config.journal

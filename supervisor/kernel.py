@@ -107,6 +107,6 @@ class Kernel:
 
     def _detach(self, connection: Connection) -> None:
         assert connection.attachment is not None
-        self.bus.drop_subscriber(connection)
+        self.bus.forget(connection)
         connection.attachment.end()
         connection.attachment = None

@@ -151,7 +151,7 @@ class KernelEndpoint:
         if connection not in kernel.connections:
             return
         kernel.connections.discard(connection)
-        kernel.bus.drop_subscriber(connection)
+        kernel.bus.forget(connection)
         if connection.attachment is not None:
             connection.attachment.end()
             connection.attachment = None
@@ -216,7 +216,7 @@ class KernelEndpoint:
         try:
             kernel.tokens.check(attachment.token, kernel.now_ns())
         except RpcError:
-            kernel.bus.drop_subscriber(call.connection)
+            kernel.bus.forget(call.connection)
             attachment.end()
             if call.connection.attachment is attachment:
                 call.connection.attachment = None

@@ -36,7 +36,6 @@ class Listener:
     socket: socket.socket
     path: Path
     identity: tuple[int, int] | None
-    lock_fd: int | None
 
     def remove(self) -> None:
         """Remove the socket file if it is still ours; harmless when done before."""
@@ -51,39 +50,52 @@ class Listener:
     def close(self) -> None:
         self.remove()
         self.socket.close()
-        if self.lock_fd is not None:
-            with contextlib.suppress(OSError):
-                _lock_path(self.path).unlink()
-            os.close(self.lock_fd)
-            self.lock_fd = None
 
 
-def bind(path: Path) -> Listener:
-    """Secure the directory, take the lock, remove what is stale, bind and listen."""
+@dataclass(frozen=True, slots=True)
+class PathLock:
+    """The exclusive hold on a socket path."""
+
+    path: Path
+    fd: int
+
+    def release(self) -> None:
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+        os.close(self.fd)
+
+
+def prepare(path: Path) -> PathLock:
+    """Secure the directory, take the lock of the path, remove what is stale."""
     if path.parent == Path() or not path.name or path.name in (".", ".."):
         raise StartFailure("socket needs parent")
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
         raise StartFailure("socket path too long")
     secure_directory(path.parent)
-    lock_fd = _take_lock(path)
+    lock = _take_lock(path)
     try:
         _clear(path)
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            previous = os.umask(0o177)
-            try:
-                sock.bind(os.fspath(path))
-            finally:
-                os.umask(previous)
-            sock.listen(BACKLOG)
-        except OSError as error:
-            sock.close()
-            raise StartFailure(f"cannot bind {path}: {error.strerror}") from None
     except StartFailure:
-        os.close(lock_fd)
+        lock.release()
         raise
+    return lock
+
+
+def listen(path: Path) -> Listener:
+    """Bind and listen at a prepared path."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        previous = os.umask(0o177)
+        try:
+            sock.bind(os.fspath(path))
+        finally:
+            os.umask(previous)
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise StartFailure(f"cannot bind {path}: {error.strerror}") from None
     status = os.lstat(path)
-    return Listener(sock, path, (status.st_dev, status.st_ino), lock_fd)
+    return Listener(sock, path, (status.st_dev, status.st_ino))
 
 
 def secure_directory(directory: Path) -> None:
@@ -107,24 +119,26 @@ def secure_directory(directory: Path) -> None:
         ) from None
 
 
-def _lock_path(path: Path) -> Path:
-    return path.with_name(path.name + ".lock")
-
-
-def _take_lock(path: Path) -> int:
-    try:
-        fd = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise StartFailure(
-            f"cannot secure socket dir {path.parent}: {error.strerror}; use a socket path inside a "
-            "directory you own"
-        ) from None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+def _take_lock(path: Path) -> PathLock:
+    lock_path = path.with_name(path.name + ".lock")
+    while True:
+        try:
+            fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise StartFailure(
+                f"cannot secure socket dir {path.parent}: {error.strerror}; use a socket path "
+                "inside a directory you own"
+            ) from None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise StartFailure("kernel already listening") from None
+        # Whoever held it may have removed the file between our open and our lock.
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(lock_path).st_ino == os.fstat(fd).st_ino:
+                return PathLock(lock_path, fd)
         os.close(fd)
-        raise StartFailure("kernel already listening") from None
-    return fd
 
 
 def _clear(path: Path) -> None:

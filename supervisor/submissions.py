@@ -50,6 +50,7 @@ from journal.records import (
     UndoRow,
 )
 from journal.records import Finished as Committed
+from journal.records import Interrupted
 from supervisor.contents import Contents, close_all, read_content
 from supervisor.sessions import QUEUED_SUBMISSIONS_MAX, Session
 from supervisor.tasks import CANCELLING, Task, end_state
@@ -205,10 +206,12 @@ class Submission:
         match ending:
             case Finished():
                 self._finish(ending, fds)
+            case Failure() if self._begun:
+                self._broke_off(bytes(ending.error))
             case Failure():
                 self._end_unrun(bytes(ending.error))
             case RpcError():
-                self._worker_lost(ending)
+                self._broke_off(ending.encode())
             case Reply():
                 close_all(fds)
                 self._end_unrun(internal("internal_error", "unexpected answer").encode())
@@ -232,10 +235,10 @@ class Submission:
         kernel.metrics.observe("shoal_exec_duration_seconds", finished.dur_ns / 1e9)
 
         def committed(result: Committed | None, error: Exception | None) -> None:
-            self._committed(finished, body, result, error)
+            self._committed(finished, body, operation.ended_ns, result, error)
 
         if self._uncommitted and kernel.config.journal.on_failure == "continue":
-            self._committed(finished, body, None, None)
+            self._committed(finished, body, operation.ended_ns, None, None)
         elif contents.large or session.finishing is not None:
             self._finish_later(operation, committed)
         else:
@@ -376,7 +379,12 @@ class Submission:
         store.post(replace(operation, outputs=tuple(ready)), committed)
 
     def _committed(
-        self, finished: Finished, body: bytes, result: Committed | None, error: Exception | None
+        self,
+        finished: Finished,
+        body: bytes,
+        ended_ns: int,
+        result: Committed | None,
+        error: Exception | None,
     ) -> None:
         kernel = self._kernel
         if error is not None:
@@ -394,6 +402,7 @@ class Submission:
                 head=self._head,
                 ok=finished.ok,
                 committed=result,
+                ended_ns=ended_ns,
                 transcript=finished.transcript,
                 render=finished.render,
             )
@@ -415,19 +424,22 @@ class Submission:
         self._fail_task(error)
         self._answer(False, error)
 
-    def _worker_lost(self, error: RpcError) -> None:
+    def _broke_off(self, error: bytes) -> None:
+        """The submission ended without its own end: its row, if it began, is interrupted."""
         kernel, session = self._kernel, self.session
         self._over_now("failed")
         if self._begun and not self._uncommitted:
-            interrupt = InterruptSubmissions(session.owner, session.name, kernel.now_ns())
-            kernel.store.post(interrupt, self._interrupted)
-        self._fail_task(error.encode())
-        self._answer(False, error.encode())
+            ended_ns = kernel.now_ns()
 
-    def _interrupted(self, result: object, error: Exception | None) -> None:
-        if error is None:
-            for row in result:  # type: ignore[attr-defined]
-                self._kernel.events.submission_interrupted(self.session, row)
+            def interrupted(rows: tuple[Interrupted, ...], failure: Exception | None) -> None:
+                for row in rows if failure is None else ():
+                    kernel.events.submission_interrupted(session, row, ended_ns)
+
+            kernel.store.post(
+                InterruptSubmissions(session.owner, session.name, ended_ns), interrupted
+            )
+        self._fail_task(error)
+        self._answer(False, error)
 
     def _over_now(self, outcome: str) -> None:
         self._over = True

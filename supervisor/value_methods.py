@@ -20,7 +20,7 @@ from ipc.methods import (
     CompleteResult,
     JournalQueryParams,
 )
-from journal.cas import BlobVisible, ReadBlob
+from journal.blobs import BlobVisible, ReadBlob
 from journal.errors import BlobDamaged, BlobMissing
 from journal.query import EntryFilter, QueryEntriesJson, Visibility
 from supervisor.connection import RouterCall
@@ -93,7 +93,11 @@ def session_names(kernel: Kernel, call: RouterCall, lexical: bytes) -> None:
 
 def visibility(attachment: Attachment) -> Visibility:
     """Whose journal rows and blobs the caller may see (chapter 60 §5.16)."""
-    return Visibility(principal=attachment.principal, everything=attachment.caller.local_human)
+    return Visibility(
+        everything=attachment.caller.local_human,
+        principal=attachment.principal,
+        owners=(attachment.principal,),
+    )
 
 
 async def blob_get(kernel: Kernel, call: RouterCall) -> bytes:

@@ -50,31 +50,34 @@ _COMMAND_NODES: Final = (ast.Cmd, ast.LangBlock, ast.Use, ast.Alias, ast.Spawn, 
 
 def derive(node: Any, bound: Callable[[str], bool]) -> Plan:
     """The plan of a program or statement; `bound` tells which names hold plain values."""
-    stack = [node]
+    stack: list[Any] = [node]
     declared: set[str] = set()
     while stack:
         item = stack.pop()
-        kind = type(item)
-        if kind is list:
+        if type(item) is list:
             stack.extend(item)
-        elif not isinstance(item, msgspec.Struct) or kind is ast.Span:
             continue
-        elif isinstance(item, _COMMAND_NODES) or kind is ast.FnCall:
-            return OPAQUE
-        elif kind is ast.Var:
-            if item.name not in declared and not bound(item.name):
-                return OPAQUE
-        elif kind is ast.MethodCall and item.name not in PURE_METHODS:
-            return OPAQUE
-        elif kind is ast.FieldExpr and item.name not in PURE_METHODS and _may_read(item):
-            return OPAQUE
-        else:
-            declared.update(_names(item))
-            stack.extend(getattr(item, name) for name in item.__struct_fields__)
+        if not isinstance(item, msgspec.Struct) or type(item) is ast.Span:
             continue
-        if kind in (ast.MethodCall, ast.FieldExpr):
-            stack.extend(getattr(item, name) for name in item.__struct_fields__)
+        if _reaches_out(item, declared, bound):
+            return OPAQUE
+        declared.update(_names(item))
+        stack.extend(getattr(item, name) for name in item.__struct_fields__)
     return PURE
+
+
+def _reaches_out(item: Any, declared: set[str], bound: Callable[[str], bool]) -> bool:
+    """Whether evaluating this node alone, apart from its parts, may touch anything."""
+    kind = type(item)
+    if kind in _COMMAND_NODES or kind is ast.FnCall:
+        return True
+    if kind is ast.Var:
+        return item.name not in declared and not bound(item.name)
+    if kind is ast.MethodCall:
+        return item.name not in PURE_METHODS
+    if kind is ast.FieldExpr:
+        return _may_read(item)
+    return False
 
 
 def _may_read(field: Any) -> bool:

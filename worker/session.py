@@ -230,7 +230,7 @@ class Session:
             work = self._waiting.get(suspend.call)
         done = False
         if work is not None:
-            done = hold(work, suspend.hold)
+            done = work.hold(suspend.hold)
         self.link.send(Held(suspend.id, done))
 
     def _inject(self, inject: Inject, _fds: list[int]) -> None:

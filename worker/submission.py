@@ -22,6 +22,7 @@ from ipc.messages import Call, Failure, Finished, Output, Started
 from ipc.methods import ExecParams
 from worker.errors import Cancelled, Raised
 from worker.evaluate.cancel import CancelToken
+from worker.evaluate.evaluator import Position
 from worker.language import ParseContext, ParseError, parse
 from worker.link import Parcel
 from worker.planning import Plan, derive
@@ -45,15 +46,18 @@ class Submission:
     params: ExecParams
     token: CancelToken
 
+    def hold(self, hold: bool) -> bool:
+        """Stop or continue the evaluation; whether it stands (or runs) as asked."""
+        return False
+
 
 def parse_error(error: ParseError) -> RpcError:
     """The wire form of a syntax error (chapter 10 §11.1)."""
-    start, end = error.span
     return RpcError(
         Code.PARSE_ERROR,
         error.message,
         "parse_error",
-        span={"start": start, "end": end},
+        span={"start": error.span.start, "end": error.span.end},
         hint=error.hint,
     )
 
@@ -121,9 +125,9 @@ def run(session: Session, work: Submission) -> None:
         return
     recorder = Recorder(session.cwd_bytes, lambda node: _statement_plan(node, plan, values))
     clock = time.perf_counter_ns()
-    value, error = _evaluate(session, work, program, recorder)
+    value, failure = _evaluate(session, work, program, recorder)
     dur_ns = time.perf_counter_ns() - clock
-    _finish(session, work, recorder, value, error, dur_ns)
+    _finish(session, work, recorder, value, failure, dur_ns)
 
 
 def _statement_plan(node: Any, whole: Plan, values: set[str]) -> Plan:
@@ -137,7 +141,7 @@ def _evaluate(
     evaluator.cancel = work.token
     evaluator.hooks = recorder
     evaluator.repl = session.repl_names(work.call.caller)
-    position = "value" if work.params.position == "value" else "stmt"
+    position: Position = "value" if work.params.position == "value" else "stmt"
     try:
         return evaluator.run_program(program, work.params.src, position), None
     except Raised as raised:

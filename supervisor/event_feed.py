@@ -1,0 +1,95 @@
+"""What the router publishes, and in which spaces (chapter 61 §9, §10).
+
+Events about a submission are published after its commit, in the order `journal`,
+`session.transcript`, `render`, under the durable numbers the commit gave them.
+
+Failure: none; publishing only appends to rings and queues.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from ipc.messages import Caller, Inject
+from journal.event_log import ALL_SPACE, journal_payload
+from journal.records import Finished, Interrupted
+from supervisor.events import EventLimit
+from supervisor.tasks import Task
+
+if TYPE_CHECKING:
+    from supervisor.kernel import Kernel
+    from supervisor.sessions import Session
+
+JOURNAL: Final = "journal"
+TRANSCRIPT: Final = "session.transcript"
+RENDER: Final = "render"
+
+
+class EventFeed:
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def submission_ended(
+        self,
+        session: Session,
+        caller: Caller,
+        *,
+        entry: int,
+        head: str,
+        ok: bool,
+        committed: Finished,
+        ended_ns: int,
+        transcript: bytes,
+        render: bytes,
+    ) -> None:
+        """The events of one committed submission."""
+        bus = self._kernel.bus
+        payload = journal_payload(entry, head, ok, caller.principal)
+        self._journal(session, caller.principal, payload, ended_ns,
+                      committed.journal_seq_all, committed.journal_seq)  # fmt: skip
+        if committed.transcript_seq is not None:
+            bus.publish_numbered(
+                session.owner, TRANSCRIPT, committed.transcript_seq, ended_ns, transcript,
+                session=session.name, principal=caller.principal,
+            )  # fmt: skip
+        if render:
+            bus.publish(
+                session.owner, RENDER, render, session=session.name, principal=caller.principal
+            )
+
+    def submission_interrupted(self, session: Session, row: Interrupted, ended_ns: int) -> None:
+        """The `journal` event of a submission whose worker ended."""
+        payload = journal_payload(row.entry_id, row.head, False, row.principal)
+        self._journal(
+            session, row.principal, payload, ended_ns, row.journal_seq_all, row.journal_seq
+        )
+
+    def _journal(
+        self, session: Session, principal: str, payload: bytes, ts: int, seq_all: int, seq: int
+    ) -> None:
+        for space, number in ((ALL_SPACE, seq_all), (session.owner, seq)):
+            self._kernel.bus.publish_numbered(
+                space, JOURNAL, number, ts, payload, session=session.name, principal=principal
+            )
+
+    def task(self, session: Session, task: Task, payload: bytes) -> None:
+        self._kernel.bus.publish(
+            session.owner, task.channel, payload, session=session.name, principal=task.principal
+        )
+
+    def drop_tasks(self, session: Session, numbers: list[int]) -> None:
+        """The rings of task channels go with the records."""
+        for number in numbers:
+            self._kernel.bus.drop_channel(session.owner, f"task.{number}")
+            self._kernel.bus.drop_channel(session.owner, f"task.{number}.output")
+
+    def emitted(self, session: Session, channel: str, payload: bytes) -> None:
+        """An event of the session's own bus on a `user.` channel; past the limit it stays there."""
+        with contextlib.suppress(EventLimit):
+            self._kernel.bus.publish(session.owner, channel, payload, session=session.name)
+
+    def inject(self, session: Session, channel: str, payload: bytes) -> None:
+        """Pass a client's event on to the session's own bus, when it has a worker."""
+        if session.worker is not None and session.ready:
+            session.worker.send(Inject(channel, payload))
