@@ -7,6 +7,8 @@ parentheses and braces of its arguments.
 
 from __future__ import annotations
 
+import re
+
 from worker.language import diagnostics
 from worker.language.ast import (
     Block,
@@ -87,6 +89,8 @@ class CommandReader(PatternReader):
         """At an identifier with `=` glued: is it a prefix, with more of a command on the line?"""
         try:
             is_word, text, start, end = self._token(self.start)
+            if not env_shape(text):
+                return False
             self._word(start, end, text)
             is_word, text, start, end = self._token(end)
             if is_word and not text.startswith("^"):
@@ -106,7 +110,7 @@ class CommandReader(PatternReader):
         prefixes: list[EnvPrefix] = []
         token = self._token(position)
         begin = token[2]
-        while token[0] and (found := ENV_SHAPE(token[1], 0, len(token[1]))):
+        while token[0] and (found := env_shape(token[1])):
             prefixes.append(self._prefix(token, found[1]))
             token = self._token(token[3])
         forced = token[1].startswith("^")
@@ -171,7 +175,7 @@ class CommandReader(PatternReader):
             if text.isalnum():
                 self.height = LEAF_HEIGHT
                 return text
-            if not text.startswith("^") and not ENV_SHAPE(text, 0, len(text)):
+            if not text.startswith("^") and not env_shape(text):
                 self._check_word(start, end, text)
                 if isinstance(self._classify(start, end, text), (WordArg, PathArg)):
                     return text
@@ -181,7 +185,7 @@ class CommandReader(PatternReader):
         """The operand of `use`: one plain word or path, and its end."""
         token = self._token(position)
         is_word, text, start, end = token
-        if is_word and not ENV_SHAPE(text, 0, len(text)):
+        if is_word and not env_shape(text):
             self._check_word(start, end, text)
             if isinstance(self._classify(start, end, text), (WordArg, PathArg)):
                 return text, end
@@ -307,7 +311,7 @@ class CommandReader(PatternReader):
             return COMMAND_TOKEN_NAMES.get(text, text)
         if text.startswith("^"):
             return "Caret"
-        env = ENV_SHAPE(text, 0, len(text))
+        env = env_shape(text)
         if env:
             return f"EnvAssign({debug_text(env[1])}, {debug_text(text[env.end() :])})"
         arg = self._classify(start, end, text)
@@ -331,6 +335,11 @@ _FOREIGN_OPERATORS = {
     "&>": diagnostics.MERGE_REDIRECT,
     "&>>": diagnostics.MERGE_REDIRECT,
 }
+
+
+def env_shape(word: str) -> re.Match[str] | None:
+    """NAME=REST (group 1 is the name), unless the word is a glob first."""
+    return None if GLOB_CHARS(word) else ENV_SHAPE(word, 0, len(word))
 
 
 def _chained_word(args: list[CmdArg], end: int, start: int) -> bool:

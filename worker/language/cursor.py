@@ -49,7 +49,8 @@ State = tuple[int, int, str, str, int, int, int, int, int, SpanFactory]
 
 
 class Cursor:
-    # Text and the part of it being read. `limit` and `span` change only in `hole`.
+    # Text and the part of it being read. `limit` and `span` change only around a string hole.
+    # `span` is the Span class itself where offsets need no translation.
     source: Source
     src: str
     limit: int
@@ -89,8 +90,8 @@ class Cursor:
     __slots__ = (
         "blockless_headers", "blocks", "bound", "end", "height", "kind", "lambdaless_guards",
         "last", "levels", "limit", "mode", "newline", "newline_continues", "newline_target",
-        "repl", "source", "span", "src", "start", "text", "trail", "trial_used", "trials", "version",
-        "versions",
+        "repl", "source", "span", "src", "start", "text", "trail", "trial_used", "trials",
+        "version", "versions",
     )  # fmt: skip
 
     def __init__(self, text: str, repl: bool, values: frozenset[str]) -> None:
@@ -179,6 +180,8 @@ class Cursor:
 
     def since(self, node: Expr) -> Span:
         """From the start of a node to the end of the token before the current one."""
+        if self.span is Span:
+            return Span(node.span.start, self.last)
         return Span(node.span.start, self.span(self.last, self.last).end)
 
     # --- errors ----------------------------------------------------------------------------------

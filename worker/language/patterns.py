@@ -190,7 +190,6 @@ class PatternReader(StringReader):
             name = self.identifier()
             if self.kind == ":":
                 self.advance()
-                self.skip_newlines()
                 fields.append(FieldPat(name, self.pattern()))
             else:
                 self.bind(name)

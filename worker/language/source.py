@@ -1,7 +1,7 @@
-"""Spans of a source text: character offsets in, UTF-8 byte offsets out.
+"""Offsets of a source text: characters in, UTF-8 bytes out.
 
-ASCII text needs no translation. Any other text keeps one byte offset per STRIDE characters, so a
-lookup encodes at most STRIDE - 1 characters and the table stays small for any text.
+ASCII text needs no translation. Any other text keeps one byte offset per STRIDE characters, made on
+first use, so a lookup encodes at most STRIDE - 1 characters and the table stays small for any text.
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ STRIDE = 256
 
 
 class Source:
-    """One text with its offset table. Immutable after construction."""
+    """One text with its offset table."""
 
-    __slots__ = ("_marks", "text")
+    __slots__ = ("_ascii", "_marks", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._marks: list[int] | None = None
-        if not text.isascii():
-            marks = [0]
-            for start in range(0, len(text), STRIDE):
-                marks.append(marks[-1] + _byte_length(text[start : start + STRIDE]))
-            self._marks = marks
+        self._ascii = text.isascii()
+        # Byte offset of every STRIDEth character; empty until the first lookup.
+        self._marks: list[int] = []
 
     def byte_offset(self, index: int) -> int:
         """UTF-8 length of the text before character `index`."""
-        marks = self._marks
-        if marks is None:
+        if self._ascii:
             return index
-        return marks[index // STRIDE] + _byte_length(self.text[index - index % STRIDE : index])
+        text, marks = self.text, self._marks
+        if not marks:
+            marks.append(0)
+            for start in range(0, len(text), STRIDE):
+                marks.append(marks[-1] + _byte_length(text[start : start + STRIDE]))
+        return marks[index // STRIDE] + _byte_length(text[index - index % STRIDE : index])
 
     def spans_from(self, base: int) -> SpanFactory:
         """A maker of spans relative to character `base`."""
-        if self._marks is None:
+        if self._ascii:
             if base == 0:
                 return Span
             return lambda start, end: Span(start - base, end - base)

@@ -36,7 +36,6 @@ from worker.language.tokens import (
     ASSIGN_AHEAD,
     ASSIGN_OPS,
     ENV_ASSIGN_AHEAD,
-    ENV_SHAPE,
     EOF,
     EXPRESSION_WORDS,
     IDENT,
@@ -126,18 +125,13 @@ class Parser(ExpressionReader):
         name, src, end, limit = self.text, self.src, self.end, self.limit
         if name in INTERPRETERS and self.opens_interpreter():
             return False
-        if src.startswith("=", end, limit) and self._is_prefixed():
+        if src.startswith("=", end, limit) and self.begins_prefixed_command():
             return True
         if ACCESS_GLUED(src, end, limit) or name in self.bound:
             return False
         if name in REPL_ONLY:
             raise self.lesson(diagnostics.repl_only(name), self.start, end)
         return True
-
-    def _is_prefixed(self) -> bool:
-        return ENV_SHAPE(self.src, self.start, self.limit) is not None and (
-            self.begins_prefixed_command()
-        )
 
     # --- assignment ------------------------------------------------------------------------------
 
@@ -147,7 +141,7 @@ class Parser(ExpressionReader):
         name = self.text
         if name in INTERPRETERS and self.opens_interpreter():
             return None
-        if src.startswith("=", end, limit) and self._is_prefixed():
+        if src.startswith("=", end, limit) and self.begins_prefixed_command():
             return None
         if name == ENVIRONMENT and ENV_ASSIGN_AHEAD(src, end, limit):
             start = self.start
@@ -194,14 +188,13 @@ class Parser(ExpressionReader):
             self.bind(pattern.name)
 
     def _export(self) -> Stmt:
-        start, end = self.start, self.end
         self.advance()
         if self.kind is IDENT:
             if self.text == "fn":
                 return self._fn(exported=True)
             if self.text in ("let", "var"):
                 return self._let(exported=True)
-        raise self.lesson(diagnostics.EXPORT, start, end)
+        raise self.misfit(*diagnostics.EXPORT)
 
     def _fn(self, exported: bool = False) -> Stmt:
         start = self.start
