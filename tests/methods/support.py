@@ -31,9 +31,7 @@ def failure(source: str, cwd: str = "/", ev: Evaluator | None = None) -> ErrorVa
     raise AssertionError(f"{source} gave {inline(found)} instead of an error")
 
 
-def check_failure(
-    source: str, code: str, phrase: str = "", hint: str = "", cwd: str = "/"
-) -> None:
+def check_failure(source: str, code: str, phrase: str = "", hint: str = "", cwd: str = "/") -> None:
     error = failure(source, cwd)
     assert error.code == code, (source, error.code, error.msg)
     assert phrase in error.msg, (source, error.msg)

@@ -79,9 +79,7 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("source", "code", "phrase"), FAILURES, ids=[row[0] for row in FAILURES]
-)
+@pytest.mark.parametrize(("source", "code", "phrase"), FAILURES, ids=[row[0] for row in FAILURES])
 def test_failure(source: str, code: str, phrase: str) -> None:
     check_failure(source, code, phrase)
 

@@ -29,7 +29,7 @@ RESULTS = [
     ("{keys: () => 6}.keys()", "6"),
     ("{double: n => n * 2}.double(8)", "16"),
     ("{tap: f => 1}.tap(2)", "1"),
-    ("let r = {a: 1}\nr.set(\"a\", 2)\nr", "{a: 1}"),
+    ('let r = {a: 1}\nr.set("a", 2)\nr', "{a: 1}"),
 ]
 
 

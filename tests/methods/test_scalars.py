@@ -68,14 +68,12 @@ FAILURES = [
     ("5.await()", "type_error", ".await expects a task, found int"),
     ("[1].is_done()", "type_error", ".is_done expects a task, found list"),
     ("5.take(1)", "type_error", "expected collection, found int"),
-    ("5.matches(re\"a\")", "type_error", "matches expects str receiver and regex"),
+    ('5.matches(re"a")', "type_error", "matches expects str receiver and regex"),
     ("5.get(1)", "type_error", "get expects record+str or list+int"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("source", "code", "phrase"), FAILURES, ids=[row[0] for row in FAILURES]
-)
+@pytest.mark.parametrize(("source", "code", "phrase"), FAILURES, ids=[row[0] for row in FAILURES])
 def test_failure(source: str, code: str, phrase: str) -> None:
     check_failure(source, code, phrase)
 

@@ -33,7 +33,7 @@ def test_hint(source: str, hint: str) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ['[1].type()', '"a".hash()', "[1].pop()", "{a: 1}.copy()", "null.jsom()", 're"a".jsom()'],
+    ["[1].type()", '"a".hash()', "[1].pop()", "{a: 1}.copy()", "null.jsom()", 're"a".jsom()'],
 )
 def test_no_hint(source: str) -> None:
     error = failure(source)

@@ -18,12 +18,20 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from worker.errors import arg_error, raised, type_error
-from worker.evaluate.streams.core import END, PENDING, Stream, monotonic_ns, wait_on
+from worker.errors import Cancelled, arg_error, raised, type_error
+from worker.evaluate.streams.core import (
+    END,
+    PENDING,
+    Stream,
+    monotonic_ns,
+    wait_for_ready,
+    wait_on,
+)
 from worker.values.temporal import now
 from worker.values.types import Record, Span, Value, type_name
 
 if TYPE_CHECKING:
+    from worker.evaluate.cancel import CancelToken
     from worker.evaluate.evaluator import Evaluator
 
 RING_EVENTS: Final = 1024
@@ -154,6 +162,23 @@ class Subscription:
         if channel is None:
             return END
         return wait_on(ev, channel.changed, lambda: self._ready(channel), deadline)
+
+    def next(self, cancel: CancelToken) -> Record:
+        """The next event, for a handler; raises Cancelled at the end of the session too."""
+        channel = self._channel
+        if channel is not None:
+            event = wait_for_ready(
+                cancel, channel.changed, lambda: self._ready(channel), lambda: None
+            )
+            if event is not END:
+                return event  # type: ignore[no-any-return]
+        raise Cancelled
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _ready(self, channel: Channel) -> Value:
         if self._next >= channel.next_seq:

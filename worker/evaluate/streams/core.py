@@ -26,6 +26,7 @@ from worker.errors import Raised, raised
 from worker.values.types import Value
 
 if TYPE_CHECKING:
+    from worker.evaluate.cancel import CancelToken
     from worker.evaluate.evaluator import Evaluator
 
 NS_PER_S: Final = 1_000_000_000
@@ -154,22 +155,33 @@ def wait_on(
         found = ready()
     if found is not PENDING or (deadline is not None and deadline <= monotonic_ns(ev)):
         return found
+    if deadline is None:
+        return wait_for_ready(ev.cancel, condition, ready, lambda: None)
+    return wait_for_ready(
+        ev.cancel, condition, ready, lambda: (deadline - monotonic_ns(ev)) / NS_PER_S
+    )
+
+
+def wait_for_ready(
+    cancel: CancelToken,
+    condition: threading.Condition,
+    ready: Callable[[], Value],
+    left_s: Callable[[], float | None],
+) -> Value:
+    """The waiting itself; `left_s` gives the seconds left, None for as long as it takes."""
 
     def wake() -> None:
         with condition:
             condition.notify_all()
 
     # Registered before the condition is taken: a token cancelled already calls back at once.
-    with ev.cancel.on_cancel(wake), condition:
+    with cancel.on_cancel(wake), condition:
         while True:
-            ev.cancel.check()
+            cancel.check()
             found = ready()
             if found is not PENDING:
                 return found
-            if deadline is None:
-                condition.wait()
-                continue
-            left_ns = deadline - monotonic_ns(ev)
-            if left_ns <= 0:
+            left = left_s()
+            if left is not None and left <= 0:
                 return PENDING
-            condition.wait(min(left_ns / NS_PER_S, threading.TIMEOUT_MAX))
+            condition.wait(None if left is None else min(left, threading.TIMEOUT_MAX))

@@ -46,7 +46,7 @@ def tail(ev: Evaluator, pos: list[Value], named: dict[str, Value], span: Span | 
         # The watch is opened before the size is read, so that no growth falls in between.
         notifier = open_notifier(os.path.realpath(path), recursive=False)
         try:
-            lines = _Lines(path, from_start=named.get("from_start") is True)
+            lines = Lines(path, from_start=named.get("from_start") is True)
         except OSError:
             notifier.close()
             raise
@@ -58,7 +58,7 @@ def tail(ev: Evaluator, pos: list[Value], named: dict[str, Value], span: Span | 
     return Stream(FeedSource(feed, stop), "str", bounded=False)
 
 
-class _Lines:
+class Lines:
     """The thread's side: reads and cuts lines."""
 
     # `_partial` is the start of a line whose end has not been seen; `_dropped` counts the lines
@@ -73,19 +73,22 @@ class _Lines:
 
     def run(self, feed: Feed, notifier: Notifier, stop: StopSignal) -> None:
         try:
-            self._read_new(feed, stop)
+            self.read_new(feed, stop)
             while notifier.changes(stop) is not None:
-                self._read_new(feed, stop)
+                self.read_new(feed, stop)
                 if self._reopen_if_replaced():
-                    self._read_new(feed, stop)
+                    self.read_new(feed, stop)
         except OSError as error:
             text = f"tail: {display_name(self._path)}: {os_text(error)}"
             feed.fail(raised("io_error", text))
         finally:
             notifier.close()
-            os.close(self._fd)
+            self.close()
 
-    def _read_new(self, feed: Feed, stop: StopSignal) -> None:
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def read_new(self, feed: Feed, stop: StopSignal) -> None:
         if os.fstat(self._fd).st_size < self._offset:
             self._offset = 0
             self._partial = b""

@@ -45,7 +45,7 @@ def watch(ev: Evaluator, pos: list[Value], named: dict[str, Value], span: Span |
         raise raised("io_error", f"watch: {display_name(root)}: {os_text(error)}") from None
     feed = Feed()
     stop = StopSignal()
-    events = _Events(feed, ev.host.clock, root, matches)
+    events = Events(feed, ev.host.clock, root, matches)
     feed.owed = events.take_summary
     start_thread("shoal-watch", lambda: events.run(notifier, stop), stop)
     return Stream(FeedSource(feed, stop), "event", bounded=False)
@@ -108,7 +108,7 @@ def path_test(pattern: str) -> Callable[[str], bool]:
     return lambda path: compiled.fullmatch(path) is not None
 
 
-class _Events:
+class Events:
     """The thread's side: turns changes into event records."""
 
     # `_owes_summary` is set by the thread when an event did not fit and taken by the pulling side,
@@ -136,14 +136,14 @@ class _Events:
         try:
             while (changes := notifier.changes(stop)) is not None:
                 for path, kind in changes:
-                    self._deliver(path, kind)
+                    self.deliver(path, kind)
         except OSError as error:
             text = f"watch: {display_name(self._root)}: {os_text(error)}"
             self._feed.fail(raised("io_error", text))
         finally:
             notifier.close()
 
-    def _deliver(self, path: str | None, kind: str) -> None:
+    def deliver(self, path: str | None, kind: str) -> None:
         if path is not None:
             if self._matches is not None and not self._matches(path):
                 return
