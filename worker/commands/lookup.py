@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 _ANY_EXECUTE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 
@@ -38,7 +39,14 @@ def search_path(env: Mapping[bytes, bytes], cwd: str) -> list[str]:
     value = env.get(b"PATH")
     if value is None:
         value = os.environb.get(b"PATH", b"")
-    return [os.path.join(cwd, os.fsdecode(part)) if part else cwd for part in value.split(b":")]
+    return list(_directories(value, cwd))
+
+
+@lru_cache(maxsize=16)
+def _directories(value: bytes, cwd: str) -> tuple[str, ...]:
+    return tuple(
+        os.path.join(cwd, os.fsdecode(part)) if part else cwd for part in value.split(b":")
+    )
 
 
 def is_executable(path: str) -> bool:

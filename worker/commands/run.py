@@ -63,18 +63,23 @@ def run_site(ev: Evaluator, frame: Any, site: CommandSite, position: Position) -
             return alias_call(ev, bound, site.evaluate_arguments(ev, frame))
         if site.bare and not site.forced:
             return bound
-    if head in UNEVALUATED_HEADS:
-        return _run_unbound(ev, frame, site, position, [])
-    return _run_unbound(ev, frame, site, position, expanded_arguments(ev, frame, site))
+    return _run_unbound(ev, frame, site, position)
 
 
-def expanded_arguments(ev: Evaluator, frame: Any, site: CommandSite) -> list[Argument]:
-    """The arguments in order, each glob replaced by what it matches when its turn comes."""
-    if site.constant_arguments is not None:
+def expanded_arguments(
+    ev: Evaluator, frame: Any, site: CommandSite, extra: Sequence[Argument] = ()
+) -> list[Argument]:
+    """The arguments in order, each glob replaced by what it matches when its turn comes.
+
+    `extra` are evaluated arguments that follow those of the site.
+    """
+    if site.constant_arguments is not None and not extra:
         return site.constant_arguments
     items: list[Argument] = []
     for argument in site.arguments:
         items.extend(_expanded(ev, argument.run(ev, frame)))
+    for item in extra:
+        items.extend(_expanded(ev, item))
     return items
 
 
@@ -85,38 +90,49 @@ def _expanded(ev: Evaluator, item: Argument) -> Sequence[Argument]:
 
 
 def _run_unbound(
-    ev: Evaluator, frame: Any, site: CommandSite, position: Position, items: list[Argument]
+    ev: Evaluator,
+    frame: Any,
+    site: CommandSite,
+    position: Position,
+    extra: Sequence[Argument] = (),
 ) -> Value:
     """Steps 3 to 7: what a head means without a binding."""
     from worker.builtins import BUILTINS
 
     head = site.head
     if head == RUN_HEAD:
+        items = expanded_arguments(ev, frame, site, extra)
         return _run_target(ev, frame, site, position, items)
     builtin = BUILTINS.get(head)
     if builtin is not None:
+        unevaluated = head in UNEVALUATED_HEADS
+        items = [] if unevaluated else expanded_arguments(ev, frame, site, extra)
         arguments = Arguments(ev, head, items, site.span, call=site.call, trailing=site.trailing)
-        value = builtin.run(ev, arguments, site.span)
-        if site.redirects and write_outputs(ev, frame, site, redirect_bytes(value)):
-            return None
-        return value
+        return _redirected(ev, frame, site, builtin.run(ev, arguments, site.span))
     if head.endswith(SCRIPT_SUFFIX):
         from worker.commands.scripts import run_language_script
 
-        arguments = Arguments(ev, head, items, site.span)
-        return run_language_script(ev, Path(expand_home(ev, head)), arguments.as_typed(), site.span)
+        words = Arguments(
+            ev, head, expanded_arguments(ev, frame, site, extra), site.span
+        ).as_typed()
+        script = Path(expand_home(ev, head))
+        return _redirected(ev, frame, site, run_language_script(ev, script, words, site.span))
+    adapter = None
     if not site.forced and ev.host.adapters is not None:
         adapter = ev.host.adapters.lookup(head)
-        if adapter is not None:
-            return _finish(ev, frame, site, position, adapter.run(ev, frame, site, items))
-    return run_external(ev, frame, site, position, items)
-
-
-def run_external(
-    ev: Evaluator, frame: Any, site: CommandSite, position: Position, items: list[Argument]
-) -> Value:
-    """Step 7: an external program with its redirects."""
+    if adapter is not None:
+        # Globs come unexpanded: an adapter may declare a parameter that takes the pattern.
+        items = [*site.evaluate_arguments(ev, frame), *extra]
+        return _finish(ev, frame, site, position, adapter.run(ev, frame, site, items))
+    items = expanded_arguments(ev, frame, site, extra)
     return _finish(ev, frame, site, position, start_external(ev, frame, site, items))
+
+
+def _redirected(ev: Evaluator, frame: Any, site: CommandSite, value: Value) -> Value:
+    """The value of a builtin or script, or null when it was written to a file instead."""
+    if site.redirects and write_outputs(ev, frame, site, redirect_bytes(value)):
+        return None
+    return value
 
 
 def start_external(ev: Evaluator, frame: Any, site: CommandSite, items: list[Argument]) -> Outcome:
@@ -176,11 +192,10 @@ def _run_target(
         if stdin is not None:
             os.close(stdin)
     settle(value, position)
-    if site.redirects:
-        data = value.stdout if type(value) is Outcome else redirect_bytes(value)
-        if write_outputs(ev, frame, site, data) and type(value) is not Outcome:
-            return None
-    return value
+    if type(value) is Outcome and value.pid:
+        write_outputs(ev, frame, site, value.stdout)
+        return value
+    return _redirected(ev, frame, site, value)
 
 
 # -- functions and aliases -----------------------------------------------------------------------
@@ -258,10 +273,7 @@ def _run_stored(ev: Evaluator, frame: Any, site: CommandSite, extra: Sequence[Ar
         return alias_call(ev, bound, [*site.evaluate_arguments(ev, frame), *extra])
     if bound is not MISSING and site.bare and not site.forced and not extra:
         return bound
-    items = list(expanded_arguments(ev, frame, site))
-    for item in extra:
-        items.extend(_expanded(ev, item))
-    return _run_unbound(ev, frame, site, "value", items)
+    return _run_unbound(ev, frame, site, "value", extra)
 
 
 def _run_in_background(ev: Evaluator, command: Command, extra: Sequence[Argument]) -> Value:
