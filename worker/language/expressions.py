@@ -319,16 +319,17 @@ class ExpressionReader(ControlReader):
     # --- braces ----------------------------------------------------------------------------------
 
     def _braces(self) -> Expr:
-        """Record or block, decided by the first entry."""
+        return self._record() if self.opens_record() else self.block_expression()
+
+    def opens_record(self) -> bool:
+        """At `{`: a record rather than a block? Decided by the first entry."""
         ahead = ENTRY_AHEAD(self.src, self.end, self.limit)
         if ahead is None:
-            is_record = EMPTY_AHEAD(self.src, self.end, self.limit) is not None
-        elif ahead[1]:
-            is_record = True
-        else:
-            end = self.string_end(ahead.start(2))
-            is_record = end >= 0 and COLON_AHEAD(self.src, end, self.limit) is not None
-        return self._record() if is_record else self.block_expression()
+            return EMPTY_AHEAD(self.src, self.end, self.limit) is not None
+        if ahead[1]:
+            return True
+        end = self.string_end(ahead.start(2))
+        return end >= 0 and COLON_AHEAD(self.src, end, self.limit) is not None
 
     def _record(self) -> Expr:
         mode, self.mode = self.mode, MODE_PLAIN

@@ -33,8 +33,13 @@ class ParseContext:
 SCRIPT = ParseContext()
 
 
-def parse(src: str, context: ParseContext = SCRIPT) -> Program:
-    """Parse a whole source text. Raises ParseError for the first thing that does not fit."""
+def ensure_recursion_limit() -> None:
+    """Make room for the deepest tree that parses; whoever walks one recursively needs it."""
     if sys.getrecursionlimit() < RECURSION_LIMIT:
         sys.setrecursionlimit(RECURSION_LIMIT)
+
+
+def parse(src: str, context: ParseContext = SCRIPT) -> Program:
+    """Parse a whole source text. Raises ParseError for the first thing that does not fit."""
+    ensure_recursion_limit()
     return Parser(src, context.repl, context.values).program()

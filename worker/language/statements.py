@@ -114,6 +114,17 @@ class Parser(ExpressionReader):
         self.height += 1
         return ExprStmt(node, self.span(start, self.last))
 
+    def begins_command_statement(self) -> bool:
+        """At the first token of a statement: is it a command? May raise for `it` and `out`."""
+        if self.kind is IDENT:
+            return (
+                self.text not in _STATEMENTS
+                and self.text not in EXPRESSION_WORDS
+                and self._assignment_target() is None
+                and self._head_is_command()
+            )
+        return self.kind == "^" or self.begins_path_head()
+
     def _command_statement(self) -> Stmt:
         start = self.start
         node = self.rest(self.command(start))
