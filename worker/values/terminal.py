@@ -12,12 +12,14 @@ RENDER_BYTES_MAX: Final = 65_536
 _KEPT_BYTES_MAX: Final = 65_440
 
 # The control-sequence grammar of ECMA-48, unfinished sequences included: CSI with parameter and
-# intermediate bytes, the string commands up to their terminator, and the short escapes. The last
-# alternative removes what is left of C0, DEL and C1, except the line feed.
+# intermediate bytes, the string commands up to their terminator (up to the end of the line without
+# one, so that a stray introducer does not hide the rest of the text), and the short escapes. The
+# last alternative removes what is left of C0, DEL and C1, except the line feed.
 _TERMINAL: Final = re.compile(
     r"""(?:\x1b\[|\x9b)[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]?
       | (?:\x1b[PX\]^_]|[\x90\x98\x9d\x9e\x9f])
-        [^\x07\x18\x1a\x1b\x9c]*(?:\x07|\x1b\\|[\x18\x1a\x9c])?
+        (?:[^\x07\x18\x1a\x1b\x90\x98\x9c-\x9f]*(?:\x07|\x1b\\|[\x18\x1a\x9c])
+          |[^\x07\x18\x1a\x1b\x90\x98\x9c-\x9f\n]*)
       | \x1b[\x20-\x2f]*[\x30-\x7e]?
       | [\x00-\x09\x0b-\x1f\x7f-\x9f]""",
     re.VERBOSE,

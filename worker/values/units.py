@@ -79,7 +79,9 @@ def parse_duration_text(text: str) -> int | None:
         part = _PART.match(body, at)
         if part is None or part[2].lower() not in DURATION_UNITS:
             return None
-        total += duration_ns(float(part[1]), part[2].lower())
+        # A part past every range stands for the end of it; the sign is applied to the sum.
+        ns = float(part[1]) * DURATION_UNITS[part[2].lower()]
+        total += round_half_away(min(ns, float(2 * INT_MAX)))
         at = part.end()
     if at == 0:
         return None
