@@ -58,9 +58,10 @@ Step = Field | Index | Slice
 
 def _unsigned(text: str) -> int | None:
     """Unsigned decimal without sign or blanks, at most 64 bits."""
-    if not (text.isascii() and text.isdigit()) or len(text.lstrip("0")) > 20:
+    if not (text.isascii() and text.isdigit()):
         return None
-    number = int(text)
+    digits = text.lstrip("0") or "0"
+    number = int(digits) if len(digits) <= 20 else _U64_MAX + 1
     return number if number <= _U64_MAX else None
 
 
