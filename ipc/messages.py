@@ -251,7 +251,8 @@ class Finished(_Message, tag="finished"):
 
     `body` is the raw JSON result or error object. `ending` is `value`, `failed` (a failed outcome),
     `signalled` (a failed outcome with a signal), `raised` or `cancelled`. `transcript` and `render`
-    are event payloads, empty when there is none. `out` is the number the result took.
+    are event payloads, empty when there is none. `out` is the number the result took. `started` is
+    there when the submission was over before its start had been announced.
     """
 
     id: int
@@ -268,6 +269,7 @@ class Finished(_Message, tag="finished"):
     cells: Content
     cwd: bytes
     env_hash: str
+    started: Started | None = None
 
 
 class Emit(_Message, tag="emit"):

@@ -218,6 +218,8 @@ class Submission:
 
     def _finish(self, finished: Finished, fds: list[int]) -> None:
         session, kernel = self.session, self._kernel
+        if finished.started is not None:
+            self.on_started(finished.started, fds)
         session.next_out = max(session.next_out, finished.out + 1)
         session.cwd = finished.cwd
         session.env_hash = finished.env_hash

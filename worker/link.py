@@ -13,6 +13,7 @@ from __future__ import annotations
 import array
 import fcntl
 import os
+import select
 import socket
 import sys
 import threading
@@ -54,6 +55,10 @@ class Link:
 
     def fileno(self) -> int:
         return self._sock.fileno()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether something is there to receive within the time."""
+        return bool(self._received) or bool(select.select([self._sock], [], [], seconds)[0])
 
     def receive(self) -> tuple[ToWorker, list[int]] | None:
         """The next message with its descriptors; None at the end of the channel."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,6 +22,9 @@ from worker.link import Parcel
 from worker.planning import Plan
 from worker.values.render import block
 from worker.values.types import MISSING, ErrorValue, LazyBytes, Outcome, Value
+
+if TYPE_CHECKING:
+    from worker.submission import Prepared
 
 _encode_json = msgspec.json.Encoder().encode
 
@@ -58,14 +61,21 @@ class Recorder:
     # `rows` in the order of their start; `_open` is the stack of statements that are running, since
     # a sourced file runs statements inside a statement. Both change on the evaluator thread only.
 
-    def __init__(self, cwd: Callable[[], bytes], derive: Callable[[Any], Plan]) -> None:
+    def __init__(
+        self, cwd: Callable[[], bytes], prepared: Prepared, derive: Callable[[Any], Plan]
+    ) -> None:
         self.rows: list[StatementRow] = []
         self._open: list[StatementRow] = []
         self._cwd = cwd
+        self._prepared = prepared
         self._derive = derive
 
     def started(self, program: Any, ordinal: int, source: str) -> StatementRow:
-        statement = program.stmts[ordinal]
+        if program is self._prepared.program:
+            ast, plan = self._prepared.statements[ordinal]
+        else:
+            statement = program.stmts[ordinal]
+            ast, plan = _encode_json(statement), self._derive(statement)
         row = StatementRow(
             index=len(self.rows),
             parent=self._open[-1].index if self._open else -1,
@@ -73,8 +83,8 @@ class Recorder:
             started_ns=time.time_ns(),
             cwd=self._cwd(),
             src=source,
-            ast=_encode_json(statement),
-            plan=self._derive(statement),
+            ast=ast,
+            plan=plan,
         )
         self.rows.append(row)
         self._open.append(row)

@@ -32,6 +32,7 @@ from ipc.messages import (
     Cell,
     Emit,
     Failure,
+    Finished,
     Go,
     Held,
     Init,
@@ -42,7 +43,9 @@ from ipc.messages import (
     Refuse,
     Reply,
     Shutdown,
+    Started,
     Suspend,
+    ToWorker,
     Watch,
     decode_cells,
     encode_cells,
@@ -54,9 +57,13 @@ from worker.evaluate.host import Host, Limits
 from worker.evaluate.threads import evaluator_thread
 from worker.link import Link, LinkClosed, Parcel, read_content
 from worker.saving import load_value, save_value
-from worker.submission import Submission, run
+from worker.planning import Plan, derive
+from worker.submission import Preparer, Submission, run
 from worker.transcript import Transcript, out_number
 from worker.values.types import MISSING, Value
+
+# A program without effects that is still running after this long is announced on its own.
+ANNOUNCE_AFTER_S: Final = 0.005
 
 READS: Final[dict[str, Callable[[Session, Call], bytes]]] = {
     "session.cwd": reads.session_cwd,
@@ -101,7 +108,11 @@ class Session:
         self._next_ask = 1
         self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
         self._results: dict[int, list[int]] = {}
-        self._env_hash: tuple[tuple[tuple[bytes, bytes], ...], str] | None = None
+        self._cwd = ("", b"")
+        self._env_pairs: tuple[tuple[bytes, bytes], ...] = ()
+        self._env_hash = ""
+        self.preparer = Preparer()
+        self._unannounced: Started | None = None
         self.transcript = Transcript(
             init.next_out, init.transcript_values, init.transcript_bytes
         )
@@ -110,6 +121,7 @@ class Session:
         )
         self.evaluator.channels.on_emit = self._emitted
         self.lost = self._restore(read_content(init.cells, fds))
+        self.note_places()
 
     def _host(self, init: Init) -> Host:
         return Host(
@@ -124,14 +136,27 @@ class Session:
     # -- state -----------------------------------------------------------------------------------
 
     def cwd_bytes(self) -> bytes:
-        return os.fsencode(self.evaluator.cwd)
+        """The current directory as it is now."""
+        cwd = self.evaluator.cwd
+        if self._cwd[0] != cwd:
+            self._cwd = (cwd, os.fsencode(cwd))
+        return self._cwd[1]
+
+    def derive(self, node: Any) -> Plan:
+        """The plan of a statement of a sourced program, with the names bound now."""
+        values, _commands = self.evaluator.bound_names()
+        return derive(node, values.__contains__)
+
+    def note_places(self) -> None:
+        """Look again at what a program with effects may have changed outside its bindings."""
+        pairs = tuple(self.evaluator.env.items())
+        if self._env_pairs != pairs:
+            self._env_pairs = pairs
+            self._env_hash = reads.env_hash(self.evaluator.env)
 
     def env_hash(self) -> str:
-        """The hash of the environment as it is now; computed again only when it changed."""
-        pairs = tuple(self.evaluator.env.items())
-        if self._env_hash is None or self._env_hash[0] != pairs:
-            self._env_hash = (pairs, reads.env_hash(self.evaluator.env))
-        return self._env_hash[1]
+        """The hash of the environment after the last program that could change it."""
+        return self._env_hash
 
     def repl_names(self, caller: Caller) -> dict[str, Value] | None:
         """What `it` and `out` name for a terminal attachment (chapter 60 §5.9)."""
@@ -175,11 +200,23 @@ class Session:
         """Read and dispatch until the channel ends."""
         evaluator_thread(self._evaluate_forever, "evaluator")
         self.link.send(Ready(os.getpid(), self.cwd_bytes(), self.env_hash(), self.lost))
-        while (received := self.link.receive()) is not None:
+        while (received := self._receive()) is not None:
             message, fds = received
             handler = _HANDLERS.get(type(message))
             if handler is not None:
                 handler(self, message, fds)
+
+    def _receive(self) -> tuple[ToWorker, list[int]] | None:
+        """The next message. A submission that does not end at once is announced meanwhile."""
+        if self._unannounced is not None and not self.link.wait(ANNOUNCE_AFTER_S):
+            self._announce_late()
+        return self.link.receive()
+
+    def _announce_late(self) -> None:
+        with self._lock:
+            started, self._unannounced = self._unannounced, None
+            if started is not None:
+                self.link.send(started)
 
     def _call(self, call: Call, _fds: list[int]) -> None:
         try:
@@ -261,11 +298,32 @@ class Session:
 
     # -- shared ------------------------------------------------------------------------------------
 
-    def gate(self, call_id: int) -> Gate:
+    def announce(self, started: Started) -> bool:
+        """Tell the router that a submission begins; False when it must not.
+
+        A program without effects begins at once, and is announced together with its end when that
+        comes soon; the I/O thread looks after those that take longer.
+        """
+        if not started.wait:
+            with self._lock:
+                self._unannounced = started
+            return True
         gate = Gate()
         with self._lock:
-            self._gates[call_id] = gate
-        return gate
+            self._gates[started.id] = gate
+        with Parcel() as parcel:
+            started.ast = parcel.content(started.ast.data)
+            self.link.send(started, parcel.fds)
+        return gate.wait()
+
+    def unannounced(self) -> Started | None:
+        """The start that was not announced yet, which then travels with the end."""
+        with self._lock:
+            started, self._unannounced = self._unannounced, None
+            return started
+
+    def finish(self, finished: Finished, fds: list[int]) -> None:
+        self.link.send(finished, fds)
 
     def ask(self, call_id: int, op: str, params: bytes) -> tuple[bool, bytes]:
         """Ask the router from an evaluator thread and wait for its answer."""

@@ -12,13 +12,14 @@ other; anything unexpected is answered as `internal_error` without ending the wo
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from ipc.jsonrpc import Code, RpcError
-from ipc.messages import Call, Failure, Finished, Output, Started
+from ipc.messages import Call, Content, Failure, Finished, Output, Started
 from ipc.methods import ExecParams
 from worker.errors import Cancelled, Raised
 from worker.evaluate.cancel import CancelToken
@@ -84,6 +85,66 @@ def raised_error(error: ErrorValue, ref: str | None) -> RpcError:
 
 CANCELLED: Final = "evaluation cancelled"
 
+# Sources that come again (a prompt, a status line, a loop of an agent) are parsed once.
+CACHED_SOURCE_BYTES_MAX: Final = 4096
+CACHED_PROGRAMS_MAX: Final = 256
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A parsed program with what its journal rows say about it."""
+
+    program: Any
+    ast_json: bytes
+    plan: Plan
+    head: str
+    statements: list[tuple[bytes, Plan]]
+
+
+class Preparer:
+    """Parses and plans; the result depends on source, bindings and mode alone, so it is kept."""
+
+    # Prepared programs, oldest use first; evaluator thread only.
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()
+
+    def prepare(
+        self, src: str, repl: bool, values: frozenset[str], commands: frozenset[str]
+    ) -> Prepared:
+        """Raises ParseError."""
+        key = (src, repl, values, commands)
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+            return found
+        program = parse(src, ParseContext(repl=repl, values=values, commands=commands))
+        plan = derive(program, values.__contains__)
+        ast_json = _encode_json(program)
+        prepared = Prepared(
+            program, ast_json, plan, first_word(src), _statements(program, ast_json, plan, values)
+        )
+        if len(src) <= CACHED_SOURCE_BYTES_MAX:
+            self._kept[key] = prepared
+            if len(self._kept) > CACHED_PROGRAMS_MAX:
+                self._kept.popitem(last=False)
+        return prepared
+
+
+def _statements(
+    program: Any, ast_json: bytes, plan: Plan, values: frozenset[str]
+) -> list[tuple[bytes, Plan]]:
+    if len(program.stmts) == 1:
+        # The only statement's tree is what stands between the brackets of the program's.
+        return [(ast_json[len(b'{"stmts":[') : -len(b"]}")], plan)]
+    return [
+        (
+            _encode_json(statement),
+            plan if plan.pure else derive(statement, values.__contains__),
+        )
+        for statement in program.stmts
+    ]
+
 
 def run(session: Session, work: Submission) -> None:
     """Run one submission to its `Failure` or `Finished`."""
@@ -92,46 +153,34 @@ def run(session: Session, work: Submission) -> None:
         error = raised_error(ErrorValue("cancelled", CANCELLED), None)
         session.link.send(Failure(call.id, error.encode()))
         return
-    evaluator = session.evaluator
-    values, commands = evaluator.bound_names()
-    context = ParseContext(
-        repl=call.caller.repl, values=frozenset(values), commands=frozenset(commands)
-    )
+    values, commands = session.evaluator.bound_names()
     try:
-        program = parse(work.params.src, context)
+        prepared = session.preparer.prepare(
+            work.params.src, call.caller.repl, frozenset(values), frozenset(commands)
+        )
     except ParseError as error:
         session.link.send(Failure(call.id, parse_error(error).encode()))
         return
-    plan = derive(program, values.__contains__)
-    started_ns = time.time_ns()
-    with Parcel() as parcel:
-        waits = not plan.pure
-        gate = session.gate(call.id) if waits else None
-        session.link.send(
-            Started(
-                id=call.id,
-                ast=parcel.content(_encode_json(program)),
-                effects=plan.effects_json,
-                effect_kinds=plan.kinds,
-                opaque=plan.opaque,
-                cwd=session.cwd_bytes(),
-                head=first_word(work.params.src),
-                ts=started_ns,
-                wait=waits,
-            ),
-            parcel.fds,
-        )
-    if gate is not None and not gate.wait():
+    started = Started(
+        id=call.id,
+        ast=Content(prepared.ast_json),
+        effects=prepared.plan.effects_json,
+        effect_kinds=prepared.plan.kinds,
+        opaque=prepared.plan.opaque,
+        cwd=session.cwd_bytes(),
+        head=prepared.head,
+        ts=time.time_ns(),
+        wait=not prepared.plan.pure,
+    )
+    if not session.announce(started):
         return
-    recorder = Recorder(session.cwd_bytes, lambda node: _statement_plan(node, plan, values))
+    recorder = Recorder(session.cwd_bytes, prepared, session.derive)
     clock = time.perf_counter_ns()
-    value, failure = _evaluate(session, work, program, recorder)
+    value, failure = _evaluate(session, work, prepared.program, recorder)
     dur_ns = time.perf_counter_ns() - clock
+    if not prepared.plan.pure:
+        session.note_places()
     _finish(session, work, recorder, value, failure, dur_ns)
-
-
-def _statement_plan(node: Any, whole: Plan, values: set[str]) -> Plan:
-    return whole if whole.pure else derive(node, values.__contains__)
 
 
 def _evaluate(
@@ -223,7 +272,7 @@ def _finish(
         )
         session.remember_result(caller, number)
     with Parcel() as parcel:
-        session.link.send(
+        session.finish(
             Finished(
                 id=work.call.id,
                 ok=error is None,
@@ -234,6 +283,7 @@ def _finish(
                 status=status,
                 outputs=[Output(kind, parcel.content(data)) for kind, data in outputs],
                 statements=recorder.messages(parcel),
+                started=session.unannounced(),
                 transcript=transcript,
                 render=render_event,
                 cells=parcel.content(session.changed_cells(number, stored, expired)),
