@@ -59,9 +59,9 @@ def pairs(call: Call, head: str) -> list[tuple[str, str]]:
 
 def _name(source: str) -> str:
     parts = path_components(source)
-    if not parts or parts[-1] == b"..":
+    if not parts or parts[-1] == "..":
         raise arg_error("source has no name")
-    return os.fsdecode(parts[-1])
+    return parts[-1]
 
 
 @builtin(

@@ -9,8 +9,13 @@ that cannot be read. An entry that disappears between the scan and its lstat is 
 
 from __future__ import annotations
 
+import gc
 import os
 import stat as stat_bits
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from worker.builtins.authority import check_read
@@ -27,15 +32,24 @@ _KINDS: Final = {
     stat_bits.S_IFREG: "file",
 }
 
+_KIND_BITS: Final = 0o170000
+
 # How many entries may pass between two looks at the cancel token.
-_CANCEL_EVERY: Final = 4096
+_BATCH: Final = 4096
 
-Keyed = tuple[bytes, Record]
+# A row with its sort key, see `bytewise`.
+Keyed = tuple[str, Record]
 
 
-def path_components(raw: str) -> tuple[bytes, ...]:
+def path_components(raw: str) -> tuple[str, ...]:
     """The components of an absolute path that count when paths are ordered."""
-    return tuple(part for part in os.fsencode(raw).split(b"/") if part not in (b"", b"."))
+    return tuple(part for part in raw.split("/") if part not in ("", "."))
+
+
+def bytewise(name: str) -> str:
+    """A text that orders like the bytes of an OS string. ASCII is its own; sorting texts of one
+    byte per character is what Python does fastest."""
+    return name if name.isascii() else os.fsencode(name).decode("latin-1")
 
 
 def row(raw: str, name: str, info: os.stat_result) -> Record:
@@ -44,7 +58,7 @@ def row(raw: str, name: str, info: os.stat_result) -> Record:
     return {
         "path": Path(raw),
         "name": name if name.isascii() else display_name(name),
-        "type": _KINDS.get(stat_bits.S_IFMT(info.st_mode), "other"),
+        "type": _KINDS.get(info.st_mode & _KIND_BITS, "other"),
         "size": Size(info.st_size),
         "modified": DateTime(info.st_mtime_ns, temporal.system_zone()) if known else None,
     }
@@ -57,7 +71,7 @@ def stat_row(raw: str) -> Record:
     except (OSError, ValueError) as error:
         raise os_failure("stat", raw, as_os_error(error)) from None
     parts = path_components(raw)
-    return row(raw, os.fsdecode(parts[-1]) if parts else "", info)
+    return row(raw, parts[-1] if parts else "", info)
 
 
 def as_os_error(error: OSError | ValueError) -> OSError:
@@ -65,44 +79,62 @@ def as_os_error(error: OSError | ValueError) -> OSError:
     return error if isinstance(error, OSError) else OSError(22, os.strerror(22))
 
 
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Make many objects at once without the cycle collector looking at all of them again and again.
+
+    None of them can be part of a cycle. Threads that pause at the same time are harmless: the first
+    one to end switches the collector on again.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def _directory_rows(directory: str, hidden: bool, cancel: CancelToken) -> list[Keyed]:
     """Rows of the direct entries, unsorted, each with the bytes of its name."""
-    zone = temporal.system_zone()
-    prefix = directory if directory.endswith("/") else directory + "/"
-    kinds, kind_bits, encode = _KINDS, stat_bits.S_IFMT, os.fsencode
     rows: list[Keyed] = []
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            name = entry.name
-            if name[0] == "." and not hidden:
-                continue
-            try:
-                info = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            ns = info.st_mtime_ns
-            plain = name.isascii()
-            rows.append(
-                (
-                    name.encode() if plain else encode(name),
-                    {
-                        "path": Path(prefix + name),
-                        "name": name if plain else display_name(name),
-                        "type": kinds.get(kind_bits(info.st_mode), "other"),
-                        "size": Size(info.st_size),
-                        "modified": DateTime(ns, zone)
-                        if temporal.NS_MIN <= ns <= temporal.NS_MAX
-                        else None,
-                    },
-                )
-            )
-            if len(rows) % _CANCEL_EVERY == 0:
-                cancel.check()
+    prefix = directory if directory.endswith("/") else directory + "/"
+    with _collector_paused(), os.scandir(directory) as entries:
+        while batch := list(islice(entries, _BATCH)):
+            cancel.check()
+            _append_rows(rows, batch, prefix, hidden)
     return rows
 
 
-def _name_of(keyed: Keyed) -> bytes:
-    return keyed[0]
+def _append_rows(
+    rows: list[Keyed], batch: list[os.DirEntry[str]], prefix: str, hidden: bool
+) -> None:
+    # The columns of `row`, written out: this is the loop that a long listing consists of.
+    zone = temporal.system_zone()
+    kind_of, first_ns, last_ns = _KINDS.get, temporal.NS_MIN, temporal.NS_MAX
+    for entry in batch:
+        name = entry.name
+        if name[0] == "." and not hidden:
+            continue
+        try:
+            info = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        ns = info.st_mtime_ns
+        plain = name.isascii()
+        rows.append(
+            (
+                name if plain else bytewise(name),
+                {
+                    "path": Path(prefix + name),
+                    "name": name if plain else display_name(name),
+                    "type": kind_of(info.st_mode & _KIND_BITS, "other"),
+                    "size": Size(info.st_size),
+                    "modified": DateTime(ns, zone) if first_ns <= ns <= last_ns else None,
+                },
+            )
+        )
 
 
 def _is_directory(raw: str) -> bool:
@@ -123,22 +155,22 @@ def ls(call: Call) -> Table:
     targets = [path.raw for path in call.args.paths()] or [call.ev.cwd]
     hidden = call.args.flag("a", "all")
     check_read(call.ev, *targets)
-    groups: list[tuple[tuple[bytes, ...], list[Keyed]]] = []
+    groups: list[tuple[tuple[str, ...], list[Keyed]]] = []
     for target in targets:
-        parts = path_components(target)
+        parts = tuple(map(bytewise, path_components(target)))
         if _is_directory(target):
             try:
                 groups.append((parts, _directory_rows(target, hidden, call.ev.cancel)))
             except OSError as error:
                 raise os_failure("list", target, error) from None
         else:
-            groups.append((parts[:-1], [(parts[-1] if parts else b"", stat_row(target))]))
+            groups.append((parts[:-1], [(parts[-1] if parts else "", stat_row(target))]))
     if len(groups) == 1:
         rows = groups[0][1]
-        rows.sort(key=_name_of)
+        rows.sort(key=itemgetter(0))
         return Table([record for _, record in rows])
     whole = [((*parts, name), record) for parts, rows in groups for name, record in rows]
-    whole.sort(key=lambda item: item[0])
+    whole.sort(key=itemgetter(0))
     return Table([record for _, record in whole])
 
 

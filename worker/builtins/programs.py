@@ -184,4 +184,3 @@ def jobs(call: Call) -> Table:
             for task in call.ev.tasks
         ]
     )
-

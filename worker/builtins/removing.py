@@ -143,9 +143,9 @@ def _remove(path: str, directory: bool, recursive: bool) -> None:
 def _to_trash(path: str) -> str:
     parts = path_components(path)
     try:
-        if not parts or parts[-1] == b".." or path.endswith("/."):
+        if not parts or parts[-1] == ".." or path.endswith("/."):
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-        place = TRASH.place(os.fsdecode(parts[-1]))
+        place = TRASH.place(parts[-1])
         try:
             os.rename(path, place)
         except OSError as error:
