@@ -32,8 +32,8 @@ class Journal:
     def __init__(self, content: bytes) -> None:
         self._content = content
 
-    def lookup(self, hash: str) -> LazyBytes | None:
-        return stored(self._content) if hash == HASH else None
+    def lookup(self, digest: str) -> LazyBytes | None:
+        return stored(self._content) if digest == HASH else None
 
 
 def call(recv: Value, name: str, *pos: Value, ev: Evaluator | None = None) -> Any:

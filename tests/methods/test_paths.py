@@ -171,7 +171,7 @@ def test_every_file_access_is_checked(folder: Path) -> None:
     assert run('glob("*.*").map(.name)', ev=ev) == '["bad.bin"]'
     assert ("fs_read", [f"{folder}/notes.txt"]) in authority.seen
     assert ("fs_write", [f"{folder}/notes.txt"]) in authority.seen
-    assert (folder / "notes.txt").read_text() == "uno\r\ndue\ntre"
+    assert (folder / "notes.txt").read_bytes() == b"uno\r\ndue\ntre"
 
 
 def test_the_sum_of_sizes_is_a_size(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
@@ -122,7 +123,7 @@ def test_sorting_is_stable_and_ascending(keys: list[Value]) -> None:
     items = [[key, number] for number, key in enumerate(keys)]
     ordered = call(items, "sort_by", FIRST)
     assert sorted(number for _, number in ordered) == list(range(len(keys)))
-    for (left, left_number), (right, right_number) in zip(ordered, ordered[1:], strict=False):
+    for (left, left_number), (right, right_number) in pairwise(ordered):
         order = compare(left, right)
         assert order <= 0
         if order == 0 and type(left) is type(right):
@@ -135,7 +136,7 @@ def test_sorting_is_stable_and_ascending(keys: list[Value]) -> None:
 def test_sorting_fails_exactly_when_neighbours_do(items: list[Value]) -> None:
     def comparable() -> bool:
         try:
-            for left, right in zip(items, items[1:], strict=False):
+            for left, right in pairwise(items):
                 compare(left, right)
         except Raised:
             return False

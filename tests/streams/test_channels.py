@@ -158,9 +158,12 @@ def test_there_is_no_gap_between_replay_and_live_events() -> None:
 
 def test_numbers_have_no_gaps_with_many_writers() -> None:
     bus, ev = bus_with(0)
-    writers = [
-        threading.Thread(target=lambda: [bus.emit("c", 1) for _ in range(200)]) for _ in range(5)
-    ]
+
+    def write() -> None:
+        for _ in range(200):
+            bus.emit("c", 1)
+
+    writers = [threading.Thread(target=write) for _ in range(5)]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -198,10 +201,8 @@ def test_only_user_channels_leave_the_session() -> None:
     ev = evaluator()
     sent: list[tuple[str, Value]] = []
     ev.channels.on_emit = lambda name, value: sent.append((name, value))
-    run(
-        'channel("user.x").emit({a: 1})\nchannel("journal").emit(2)\nchannel("users").emit(3)',
-        ev=ev,
-    )
+    for name in ("user.x", "journal", "users"):
+        run(f'channel("{name}").emit({{a: 1}})', ev=ev)
     assert sent == [("user.x", {"a": 1})]
 
 

@@ -33,6 +33,9 @@ from worker.values.types import (
 
 _EXACT_INT_MAX: Final = 2**53
 
+# Types whose values, among themselves, are equal and hashed as Python has it.
+PLAIN_KEYS: Final = frozenset((str, int, bool))
+
 # What an index has seen so far, one bit each; these pairs may not meet.
 _SEEN_STR: Final = 1
 _SEEN_PATH: Final = 2
@@ -138,7 +141,7 @@ def unique(items: Iterable[Value]) -> list[Value]:
     """The first of every class of equal values, in order."""
     kept = items if type(items) is list else list(items)
     kinds = set(map(type, kept))
-    if len(kinds) == 1 and kinds <= {str, int, bool}:
+    if len(kinds) == 1 and kinds <= PLAIN_KEYS:
         return list(dict.fromkeys(kept))
     index = EqualityIndex()
     return [item for item in kept if index.find_or_add(item) is None]

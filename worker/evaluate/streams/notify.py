@@ -40,9 +40,7 @@ class Notifier(Protocol):
 
 def open_notifier(root: str, recursive: bool) -> Notifier:
     """Watch a directory (with everything below it when recursive) or a single file."""
-    if sys.platform == "linux":
-        return _Inotify(root, recursive)
-    return _Scans(root, recursive)
+    return _NOTIFIER(root, recursive)
 
 
 def _directory_and_name(root: str) -> tuple[str, str | None]:
@@ -246,3 +244,9 @@ def _differences(before: dict[str, _Identity], after: dict[str, _Identity]) -> I
             yield path, CREATED
         elif known != info:
             yield path, MODIFIED
+
+
+if sys.platform == "linux":
+    _NOTIFIER: Final = _Inotify
+else:
+    _NOTIFIER: Final = _Scans

@@ -29,7 +29,6 @@ from worker.values.methods.arguments import (
     count,
     text,
 )
-from worker.values.methods.loops import first_position, folded, kept, results
 from worker.values.methods.registry import COLLECTION, TAKES_NOTHING, Named, method
 from worker.values.types import Range, Table, Value, type_name
 
@@ -157,7 +156,8 @@ def tee(ev: Evaluator, recv: Value, forks: int) -> Value:
     doc="The results of `f` for every element.",
 )
 def map_(ev: Evaluator, recv: Value, f: Value) -> Value:
-    return results(ev, f, elements(recv))
+    call = ev.callback(f)
+    return [call(item) for item in elements(recv)]
 
 
 @method(
@@ -169,7 +169,13 @@ def map_(ev: Evaluator, recv: Value, f: Value) -> Value:
     doc="The elements for which `f` holds.",
 )
 def where(ev: Evaluator, recv: Value, f: Value) -> Value:
-    return kept(ev, f, elements(recv))
+    call = ev.callback(f)
+    holds = ev.condition
+    return [
+        item
+        for item in elements(recv)
+        if (verdict := call(item)) is True or (verdict is not False and holds(verdict))
+    ]
 
 
 @method(
@@ -191,7 +197,11 @@ def each(ev: Evaluator, recv: Value, f: Value) -> Value:
     doc="Folds the elements from the left, starting with `init`.",
 )
 def reduce(ev: Evaluator, recv: Value, init: Value, f: Value) -> Value:
-    return folded(ev, f, init, elements(recv))
+    call = ev.callback(f)
+    accumulator = init
+    for item in elements(recv):
+        accumulator = call(accumulator, item)
+    return accumulator
 
 
 @method(
@@ -202,7 +212,12 @@ def reduce(ev: Evaluator, recv: Value, init: Value, f: Value) -> Value:
     doc="Whether `f` holds for some element; stops at the first.",
 )
 def any_(ev: Evaluator, recv: Value, f: Value) -> Value:
-    return first_position(ev, f, elements(recv), wanted=True) >= 0
+    call = ev.callback(f)
+    for item in elements(recv):
+        verdict = call(item)
+        if verdict is True or (verdict is not False and ev.condition(verdict)):
+            return True
+    return False
 
 
 @method(
@@ -213,7 +228,12 @@ def any_(ev: Evaluator, recv: Value, f: Value) -> Value:
     doc="Whether `f` holds for every element; stops at the first that fails.",
 )
 def all_(ev: Evaluator, recv: Value, f: Value) -> Value:
-    return first_position(ev, f, elements(recv), wanted=False) < 0
+    call = ev.callback(f)
+    for item in elements(recv):
+        verdict = call(item)
+        if verdict is False or (verdict is not True and not ev.condition(verdict)):
+            return False
+    return True
 
 
 @method(
@@ -224,9 +244,12 @@ def all_(ev: Evaluator, recv: Value, f: Value) -> Value:
     doc="The first element for which `f` holds.",
 )
 def find(ev: Evaluator, recv: Value, f: Value) -> Value:
-    items = elements(recv)
-    position = first_position(ev, f, items, wanted=True)
-    return None if position < 0 else items[position]
+    call = ev.callback(f)
+    for item in elements(recv):
+        verdict = call(item)
+        if verdict is True or (verdict is not False and ev.condition(verdict)):
+            return item
+    return None
 
 
 @method(

@@ -8,12 +8,12 @@ Failure: what the key callback raises.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from worker.values.equality_index import EqualityIndex, holds, unique
+from worker.values.equality_index import PLAIN_KEYS, EqualityIndex, holds, unique
 from worker.values.methods.arguments import KEY, VALUE
 from worker.values.methods.collections import elements
-from worker.values.methods.loops import results
 from worker.values.methods.registry import COLLECTION, method
 from worker.values.types import INT_MAX, INT_MIN, Range, Value
 
@@ -37,19 +37,35 @@ def uniq(ev: Evaluator, recv: Value) -> Value:
     doc="The elements by equal key, keys in the order they were first seen.",
 )
 def group(ev: Evaluator, recv: Value, f: Value) -> Value:
+    call = ev.callback(f)
     items = elements(recv)
+    keys = [call(item) for item in items]
+    kinds = set(map(type, keys))
+    if len(kinds) == 1 and kinds <= PLAIN_KEYS:
+        return _grouped_plainly(items, keys)
     index = EqualityIndex()
-    groups: list[Value] = []
     members: list[list[Value]] = []
-    for item, key in zip(items, results(ev, f, items), strict=True):
+    groups: list[Value] = []
+    for item, key in zip(items, keys, strict=True):
         position = index.find_or_add(key)
         if position is None:
-            values = [item]
-            groups.append({"key": key, "values": values})
-            members.append(values)
+            members.append([item])
+            groups.append({"key": key, "values": members[-1]})
         else:
             members[position].append(item)
     return groups
+
+
+def _grouped_plainly(items: Sequence[Value], keys: list[Value]) -> list[Value]:
+    """Keys of one plain type: equal for the language exactly when equal for Python."""
+    members: dict[Value, list[Value]] = {}
+    for item, key in zip(items, keys, strict=True):
+        found = members.get(key)
+        if found is None:
+            members[key] = [item]
+        else:
+            found.append(item)
+    return [{"key": key, "values": values} for key, values in members.items()]
 
 
 @method(

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from worker.values.methods.arguments import ABSENT, KEY, OPTIONAL_KEY
 from worker.values.methods.collections import elements
-from worker.values.methods.loops import results
 from worker.values.methods.registry import AGGREGATE_TAKES_NOTHING, COLLECTION, method
 from worker.values.operators import add as plus
 from worker.values.ordering import ORDER_KEYS, compare
@@ -94,8 +93,9 @@ def sort(ev: Evaluator, recv: Value, f: Value) -> Value:
     doc="Ascending by the key that `f` gives; equal keys keep their order.",
 )
 def sort_by(ev: Evaluator, recv: Value, f: Value) -> Value:
+    call = ev.callback(f)
     items = elements(recv)
-    return sorted_by(items, results(ev, f, items))
+    return sorted_by(items, [call(item) for item in items])
 
 
 def _extreme(items: Sequence[Value], pick: Callable[..., int], sign: int) -> Value:
