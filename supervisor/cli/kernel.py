@@ -11,9 +11,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 from ipc.client import InvalidLabel
 from supervisor.cli.call import Call
@@ -102,23 +103,38 @@ def _check_policy(options: KernelOptions) -> None:
 def _daemonize(call: Call) -> int:
     """Serve in a detached child; return when it is ready, or with its exit code.
 
-    The child keeps stderr until it is ready, so that a failure is seen where it was asked for.
+    What the child says until then goes through a file, not through the caller's stderr: processes
+    it starts meanwhile keep that descriptor, and a caller that reads to the end of a pipe would
+    wait for the last of them.
     """
     ready, report = os.pipe()
-    child = os.fork()
-    if child:
+    with tempfile.TemporaryFile(buffering=0) as said:
+        child = os.fork()
+        if child == 0:
+            os.close(ready)
+            _become_kernel(call, report, said.fileno())
         os.close(report)
         with os.fdopen(ready, "rb") as pipe:
-            said = pipe.read(1)
-        if said:
-            return Exit.SUCCESS
-        _, status = os.waitpid(child, 0)
-        return max(os.waitstatus_to_exitcode(status), Exit.FAILED)
+            up = bool(pipe.read(1))
+        code = int(Exit.SUCCESS)
+        if not up:
+            _, status = os.waitpid(child, 0)
+            code = max(os.waitstatus_to_exitcode(status), Exit.FAILED)
+        said.seek(0)
+        sys.stderr.write(said.read().decode(errors="replace"))
+    return code
+
+
+def _become_kernel(call: Call, report: int, said: int) -> NoReturn:
+    """The child's life."""
     code = int(Exit.FAILED)
     try:
-        os.close(ready)
         os.setsid()
-        code = _serve(_options(call, on_ready=lambda: _detach(report)))
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        os.dup2(null, 1)
+        os.dup2(said, 2)
+        code = _serve(_options(call, on_ready=lambda: _detach(report, null)))
     except Failure as error:
         sys.stderr.write(f"shoal-kernel: {error}\n")
         code = error.code
@@ -130,12 +146,9 @@ def _daemonize(call: Call) -> int:
         os._exit(code)
 
 
-def _detach(report: int) -> None:
-    """Let go of the caller's streams and tell the waiting parent."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in range(3):
-        os.dup2(null, descriptor)
-    os.close(null)
+def _detach(report: int, null: int) -> None:
+    """Fall silent and tell the waiting parent."""
+    os.dup2(null, 2)
     with contextlib.suppress(BrokenPipeError):
         os.write(report, b"\n")
     os.close(report)
