@@ -221,25 +221,39 @@ def record_overwrite(state: Path, file: Path, before: bytes) -> int:
         "prior_hash": blake3(before).hexdigest(),
         "expected_current": fingerprint,
     }
-    common = {"owner": "uid:0", "session": "s", "principal": "uid:0"}
     with closing(Store.open(StoreConfig(path=state))) as store:
         entry_id = store.reserve_entries(1)
         store.apply(
             BeginSubmission(
                 entry_id=entry_id,
+                owner="uid:0",
+                session="s",
+                principal="uid:0",
                 ts=1,
                 cwd=b"/",
                 src="echo x > file",
                 ast=b"{}",
                 effects=b"[]",
                 effect_kinds=(),
-                **common,
             )
         )
-        undo = UndoRow(entry_id, "restore_bytes", json.dumps(inverse).encode(), before)
+        undo = UndoRow(
+            entry_id=entry_id,
+            op="restore_bytes",
+            inverse=json.dumps(inverse).encode(),
+            snapshot=before,
+        )
         store.apply(
             FinishSubmission(
-                entry_id=entry_id, ended_ns=2, dur_ns=1, status=0, ok=True, undo=(undo,), **common
+                entry_id=entry_id,
+                owner="uid:0",
+                session="s",
+                principal="uid:0",
+                ended_ns=2,
+                dur_ns=1,
+                status=0,
+                ok=True,
+                undo=(undo,),
             )
         )
     return entry_id
