@@ -87,7 +87,12 @@ def test_every_head_has_an_effect_row_here() -> None:
 
 @pytest.mark.parametrize(
     ("name", "undo"),
-    [("cp", Undo.RESTORE_BYTES), ("mv", Undo.MOVE), ("rm", Undo.TRASH), ("save", Undo.RESTORE_BYTES)],
+    [
+        ("cp", Undo.RESTORE_BYTES),
+        ("mv", Undo.MOVE),
+        ("rm", Undo.TRASH),
+        ("save", Undo.RESTORE_BYTES),
+    ],
 )
 def test_heads_that_can_be_undone_say_so(name: str, undo: Undo) -> None:
     assert BUILTINS[name].undo is undo
