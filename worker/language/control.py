@@ -33,7 +33,7 @@ from worker.language.cursor import (
     MODE_PLAIN,
     MODE_TRIAL,
 )
-from worker.language.diagnostics import ParseError
+from worker.language.diagnostics import NestingError, ParseError
 from worker.language.tokens import CONTINUES_IF, IDENT, WITH_KEYS
 
 # JSON levels between a block and its statements.
@@ -84,6 +84,8 @@ class ControlReader(CommandReader):
         key = (self.start, self.version)
         try:
             block = self.block()
+        except NestingError:
+            raise
         except ParseError as error:
             self.blocks[key] = ParseError(error.message, error.span, error.hint)
             raise
@@ -143,6 +145,8 @@ class ControlReader(CommandReader):
             found: Expr | None = None
             try:
                 found = read()
+            except NestingError:
+                raise
             except ParseError as error:
                 failure = error
             self.trials -= 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from worker.language import diagnostics
 from worker.language.ast import Block, Cmd, Expr, Span, Stmt
-from worker.language.diagnostics import Lesson, ParseError
+from worker.language.diagnostics import Lesson, NestingError, ParseError
 from worker.language.source import Source, SpanFactory
 from worker.language.tokens import (
     BAD,
@@ -29,9 +29,12 @@ from worker.language.tokens import (
     TOKEN_NAMES,
 )
 
-# Nested constructs the parser enters. One level of source nesting is up to three of these, so
-# more than 250 levels of any kind parse.
-LEVELS_MAX = 800
+# Nested constructs the parser enters: one level of source nesting is up to three. Parentheses add
+# nothing to the tree, so this is above HEIGHT_MAX: canonical source, which has parentheses around
+# every operator, parses whenever its tree did. Types and patterns, whose height nobody tracks, weigh
+# more.
+LEVELS_MAX = 2_500
+TYPE_WEIGHT = 4
 # Depth of the finished tree, in nested JSON objects and arrays; bounds what encoding and
 # evaluating it recurse through, also for flat-looking chains such as `1 + 1 + 1 …`.
 HEIGHT_MAX = 2_000
@@ -231,9 +234,9 @@ class Cursor:
 
     # --- limits ----------------------------------------------------------------------------------
 
-    def enter(self) -> None:
-        """Count one nested construct; the caller takes it back from `levels`."""
-        self.levels += 1
+    def enter(self, weight: int = 1) -> None:
+        """Count a nested construct; the caller takes its weight back from `levels`."""
+        self.levels += weight
         if self.levels > LEVELS_MAX:
             raise self.too_deep()
 
@@ -243,8 +246,9 @@ class Cursor:
         if height > HEIGHT_MAX:
             raise self.too_deep()
 
-    def too_deep(self) -> ParseError:
-        return self.lesson(diagnostics.NESTING, self.start, min(self.end, self.limit))
+    def too_deep(self) -> NestingError:
+        message, hint = diagnostics.NESTING
+        return NestingError(message, self.span(self.start, min(self.end, self.limit)), hint)
 
     # --- names -----------------------------------------------------------------------------------
 

@@ -19,6 +19,10 @@ class ParseError(Exception):
         self.hint = hint
 
 
+class NestingError(ParseError):
+    """Too deep to go on. Reading the text in another way would not help."""
+
+
 # Message and hint of each habit from another shell or language.
 Lesson = tuple[str, str | None]
 

@@ -276,11 +276,12 @@ class _Formatter:
             return self._group(f"{lhs} {sign} {self._operator_side(node.rhs, indent)}")
         begins_with_command = isinstance(node.lhs, ast.Cmd)
         lhs = self._logical_operand(node.lhs, indent)
-        text = f"{lhs} {sign} {self._logical_operand(node.rhs, indent)}"
+        rhs = self._logical_operand(node.rhs, indent)
+        text = f"{lhs} {sign} {rhs}"
         if self._reads_as_command(text) == begins_with_command:
             return f"({text})"
         if isinstance(node.rhs, ast.Cmd) and node.rhs.call.head not in REPL_ONLY:
-            return f"{lhs} {sign} ({self._command(node.rhs.call, indent)})"
+            return f"{lhs} {sign} ({rhs})"
         return text
 
     def _logical_operand(self, expr: Expr, indent: str) -> str:
@@ -377,17 +378,15 @@ class _Formatter:
         return self._full(expr, indent)
 
     def _arguments(self, args: ast.Args, indent: str, *, feed: bool = False) -> str:
+        if feed and len(args.pos) == 1 and not args.named and isinstance(args.pos[0], ast.Cmd):
+            command = self._command(args.pos[0].call, indent)
+            return f"({command})" if self._reads_as_command(command) else f"(({command}))"
         texts = [self._full(value, indent) for value in args.pos]
         texts += [f"{arg.name}: {self._full(arg.value, indent)}" for arg in args.named]
         text = ", ".join(texts)
-        if feed:
-            if len(args.pos) == 1 and not args.named and isinstance(args.pos[0], ast.Cmd):
-                command = self._command(args.pos[0].call, indent)
-                if self._reads_as_command(command):
-                    return f"({command})"
-            if self._reads_as_command(text):
-                # After a newline this is a list of arguments, not a command.
-                return f"(\n{indent}{INDENT}{text})"
+        if feed and self._reads_as_command(text):
+            # After a newline this is a list of arguments, not a command.
+            return f"(\n{indent}{INDENT}{text})"
         return f"({text})"
 
     def _interpolation(self, parts: list[ast.StrPart], indent: str) -> str:

@@ -14,7 +14,7 @@ from worker.language.statements import Parser
 
 # Python frames for the deepest source the parser accepts, and for encoding its tree, on top of
 # whatever stack the caller has. Raised once for the process; never lowered.
-RECURSION_LIMIT = 20_000
+RECURSION_LIMIT = 25_000
 
 
 @dataclass(frozen=True, slots=True)

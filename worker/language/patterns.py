@@ -21,7 +21,7 @@ from worker.language.ast import (
     TypeRef,
     WildcardPat,
 )
-from worker.language.cursor import MODE_PLAIN
+from worker.language.cursor import MODE_PLAIN, TYPE_WEIGHT
 from worker.language.diagnostics import ParseError
 from worker.language.strings import StringReader
 from worker.language.tokens import IDENT, INT, NUMBER, QUOTE, RANGE_OPS, TYPE_PATTERNS
@@ -36,7 +36,7 @@ class PatternReader(StringReader):
 
     def type_ref(self) -> TypeRef:
         """NAME, optional `<TYPE, …>`, optional `?`."""
-        self.enter()
+        self.enter(TYPE_WEIGHT)
         start = self.start
         name = self.identifier()
         args: list[TypeRef] = []
@@ -50,7 +50,7 @@ class PatternReader(StringReader):
         optional = self.kind == "?"
         if optional:
             self.advance()
-        self.levels -= 1
+        self.levels -= TYPE_WEIGHT
         return TypeRef(name, args, optional, self.span(start, self.last))
 
     def optional_type(self) -> TypeRef | None:
@@ -135,9 +135,9 @@ class PatternReader(StringReader):
         if kind is QUOTE:
             return self._str_pattern()
         if kind == "{" or kind == "[":
-            self.enter()
+            self.enter(TYPE_WEIGHT)
             found = self._record_pattern() if kind == "{" else self._list_pattern()
-            self.levels -= 1
+            self.levels -= TYPE_WEIGHT
             return found
         raise self.misfit("expected match pattern")
 

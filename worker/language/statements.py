@@ -73,11 +73,11 @@ class Parser(ExpressionReader):
     def statements(self, closer: str) -> list[Stmt]:
         """Statements up to `closer`, which stays the current token."""
         found: list[Stmt] = []
-        height = 0
+        height = LEAF_HEIGHT
         while True:
             self.skip_terminators()
             if self.kind == closer:
-                self.height = height + LEAF_HEIGHT
+                self.height = height
                 return found
             if self.kind is EOF:
                 raise self.misfit(f"expected `{closer}`")
