@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from worker.errors import type_error
-from worker.evaluate.streams.core import END, PENDING, Callbacks, Source, Stream, monotonic_ns
+from worker.evaluate.streams.core import END, PENDING, Calling, Source, Stream, monotonic_ns
 from worker.evaluate.streams.sources import Finite
 from worker.values.equality_index import EqualityIndex
 from worker.values.operators import equal
@@ -24,33 +24,22 @@ if TYPE_CHECKING:
 _NOTHING: Final = object()
 
 
-class Map:
-    __slots__ = ("_f", "_source")
-
-    def __init__(self, source: Source, f: Value) -> None:
-        self._source = source
-        self._f = Callbacks(f)
+class Map(Calling):
+    __slots__ = ()
 
     def pull(self, ev: Evaluator, deadline: int | None) -> Value:
-        item = self._source.pull(ev, deadline)
+        item = self.source.pull(ev, deadline)
         if item is END or item is PENDING:
             return item
-        return self._f.for_(ev)(item)
-
-    def close(self) -> None:
-        self._source.close()
+        return (self.call if ev is self.ev else self.bind(ev))(item)
 
 
-class Where:
-    __slots__ = ("_f", "_source")
-
-    def __init__(self, source: Source, f: Value) -> None:
-        self._source = source
-        self._f = Callbacks(f)
+class Where(Calling):
+    __slots__ = ()
 
     def pull(self, ev: Evaluator, deadline: int | None) -> Value:
-        call = self._f.for_(ev)
-        pull = self._source.pull
+        call = self.call if ev is self.ev else self.bind(ev)
+        pull = self.source.pull
         while True:
             item = pull(ev, deadline)
             if item is END or item is PENDING:
@@ -59,35 +48,30 @@ class Where:
             if kept is True or (kept is not False and ev.condition(kept)):
                 return item
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class Scan:
-    __slots__ = ("_accumulator", "_f", "_source")
+class Scan(Calling):
+    __slots__ = ("_accumulator",)
 
     def __init__(self, source: Source, init: Value, f: Value) -> None:
-        self._source = source
+        super().__init__(source, f)
         self._accumulator = init
-        self._f = Callbacks(f)
 
     def pull(self, ev: Evaluator, deadline: int | None) -> Value:
-        item = self._source.pull(ev, deadline)
+        item = self.source.pull(ev, deadline)
         if item is END or item is PENDING:
             return item
-        self._accumulator = self._f.for_(ev)(self._accumulator, item)
+        call = self.call if ev is self.ev else self.bind(ev)
+        self._accumulator = call(self._accumulator, item)
         return self._accumulator
 
-    def close(self) -> None:
-        self._source.close()
 
+class FlatMap(Calling):
+    # `_inner` is the result that is being gone through.
 
-class FlatMap:
-    __slots__ = ("_f", "_inner", "_source")
+    __slots__ = ("_inner",)
 
     def __init__(self, source: Source, f: Value) -> None:
-        self._source = source
-        self._f = Callbacks(f)
+        super().__init__(source, f)
         self._inner: Source | None = None
 
     def pull(self, ev: Evaluator, deadline: int | None) -> Value:
@@ -98,13 +82,13 @@ class FlatMap:
                     return item
                 self._inner.close()
                 self._inner = None
-            item = self._source.pull(ev, deadline)
+            item = self.source.pull(ev, deadline)
             if item is END or item is PENDING:
                 return item
-            self._inner = _inner_source(self._f.for_(ev)(item))
+            self._inner = _inner_source((self.call if ev is self.ev else self.bind(ev))(item))
 
     def close(self) -> None:
-        self._source.close()
+        self.source.close()
         if self._inner is not None:
             self._inner.close()
 
@@ -148,23 +132,22 @@ class Take:
         self._source.close()
 
 
-class TakeUntil:
+class TakeUntil(Calling):
     """Until a predicate holds; the item it holds for is not delivered."""
 
-    __slots__ = ("_ended", "_f", "_source")
+    __slots__ = ("_ended",)
 
     def __init__(self, source: Source, f: Value) -> None:
-        self._source = source
-        self._f = Callbacks(f)
+        super().__init__(source, f)
         self._ended = False
 
     def pull(self, ev: Evaluator, deadline: int | None) -> Value:
         if self._ended:
             return END
-        item = self._source.pull(ev, deadline)
+        item = self.source.pull(ev, deadline)
         if item is END or item is PENDING:
             return item
-        reached = self._f.for_(ev)(item)
+        reached = (self.call if ev is self.ev else self.bind(ev))(item)
         if reached is False or (reached is not True and not ev.condition(reached)):
             return item
         self.close()
@@ -172,7 +155,7 @@ class TakeUntil:
 
     def close(self) -> None:
         self._ended = True
-        self._source.close()
+        self.source.close()
 
 
 class Dedupe:

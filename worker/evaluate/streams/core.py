@@ -123,21 +123,31 @@ def sooner(left: int | None, right: int) -> int:
     return right if left is None else min(left, right)
 
 
-class Callbacks:
-    """One language callback of a stage, ready to be called in whatever evaluator drives it."""
+class Calling:
+    """A stage with one input and one callback, which runs in whatever evaluator drives the stage.
 
-    __slots__ = ("_bound", "_ev", "_fn")
+    A stage asks for its callback per item: `call = self.call if ev is self.ev else self.bind(ev)`.
+    """
 
-    def __init__(self, fn: Value) -> None:
+    __slots__ = ("_fn", "call", "ev", "source")
+
+    def __init__(self, source: Source, fn: Value) -> None:
+        self.source = source
         self._fn = fn
-        self._ev: Evaluator | None = None
-        self._bound: Callable[..., Value] | None = None
+        self.ev: Evaluator | None = None
+        self.call: Callable[..., Value] = _unbound
 
-    def for_(self, ev: Evaluator) -> Callable[..., Value]:
-        if self._ev is not ev or self._bound is None:
-            self._ev = ev
-            self._bound = ev.callback(self._fn)
-        return self._bound
+    def bind(self, ev: Evaluator) -> Callable[..., Value]:
+        self.call = ev.callback(self._fn)
+        self.ev = ev
+        return self.call
+
+    def close(self) -> None:
+        self.source.close()
+
+
+def _unbound(*args: Value) -> Value:
+    raise AssertionError("a stage binds its callback before the first call")
 
 
 def wait_on(

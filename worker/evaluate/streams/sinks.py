@@ -23,8 +23,9 @@ def drive(ev: Evaluator, stream: Stream, act: Callable[[Value], object]) -> None
     """Consume the stream, handing every item to `act`."""
     source = stream.consume()
     cancel = ev.cancel
+    pull = source.pull
     try:
-        while (item := source.pull(ev, None)) is not END:
+        while (item := pull(ev, None)) is not END:
             if cancel.cancelled:
                 cancel.check()
             act(item)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from worker.errors import Raised, field_missing
+from worker.errors import Raised, field_missing, raised
 from worker.evaluate.callables import is_callable
 from worker.evaluate.channels import handle_name
 from worker.evaluate.streams import Stream, sinks
@@ -86,17 +86,21 @@ def call_method(
     """The value of `recv.name(pos..., named...)`."""
     kind = type(recv)
     table = _PLAIN.get(kind)
-    if table is None:
-        if kind is str and (len(recv) != REFERENCE_LENGTH or not recv.startswith("val:")):
-            table = _STR
-        elif kind is dict and len(recv) != 1 and name not in recv:
-            table = _RECORD
-        else:
-            return _resolve(ev, recv, name, pos, named)
-    found = table.get(name)
-    if found is None:
-        raise _unknown(recv, name, pos, named)
-    return found.call(ev, recv, pos, named)
+    try:
+        if table is None:
+            if kind is str and (len(recv) != REFERENCE_LENGTH or not recv.startswith("val:")):
+                table = _STR
+            elif kind is dict and len(recv) != 1 and name not in recv:
+                table = _RECORD
+            else:
+                return _resolve(ev, recv, name, pos, named)
+        found = table.get(name)
+        if found is None:
+            raise _unknown(recv, name, pos, named)
+        return found.call(ev, recv, pos, named)
+    except MemoryError:
+        # The elements of an immense range, for example; the session goes on.
+        raise raised("custom", f".{name}: the result does not fit into memory") from None
 
 
 def field_method(ev: Evaluator, recv: Value, name: str) -> Value:

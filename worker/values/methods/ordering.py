@@ -15,12 +15,13 @@ from itertools import chain, pairwise
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
+from worker.errors import overflow
 from worker.values.methods.arguments import ABSENT, KEY, OPTIONAL_KEY
 from worker.values.methods.collections import elements
 from worker.values.methods.registry import AGGREGATE_TAKES_NOTHING, COLLECTION, method
 from worker.values.operators import add as plus
 from worker.values.ordering import ORDER_KEYS, compare
-from worker.values.types import INT_MAX, Range, Value
+from worker.values.types import INT_MAX, INT_MIN, Range, Value
 
 if TYPE_CHECKING:
     from worker.evaluate.evaluator import Evaluator
@@ -101,6 +102,8 @@ def sort_by(ev: Evaluator, recv: Value, f: Value) -> Value:
 def _extreme(items: Sequence[Value], pick: Callable[..., int], sign: int) -> Value:
     if len(items) < 2:
         return items[0] if items else None
+    if isinstance(items, range):
+        return items[0] if sign < 0 else items[-1]
     payloads = _payloads(items)
     if payloads is not None:
         return items[pick(range(len(items)), key=payloads.__getitem__)]
@@ -134,6 +137,16 @@ def maximum(ev: Evaluator, recv: Value) -> Value:
     return _extreme(elements(recv), max, 1)
 
 
+def _range_sum(items: range) -> int:
+    """The sum of a range without visiting it; partial sums fall, then rise."""
+    negatives = range(items[0], min(items[-1], -1) + 1)
+    lowest = (negatives[0] + negatives[-1]) * len(negatives) // 2 if negatives else 0
+    total = (items[0] + items[-1]) * len(items) // 2
+    if lowest < INT_MIN or total > INT_MAX:
+        raise overflow("integer overflow in sum")
+    return total
+
+
 def _int_sum(items: Sequence[int]) -> int | None:
     """The sum of ints, None when a partial sum may have left the range on the way."""
     least = min(items)
@@ -155,7 +168,9 @@ def sum_(ev: Evaluator, recv: Value) -> Value:
     items = elements(recv)
     if len(items) < 2:
         return items[0] if items else 0
-    kinds = {int} if type(recv) is Range else set(map(type, items))
+    if isinstance(items, range):
+        return _range_sum(items)
+    kinds = set(map(type, items))
     if len(kinds) == 1:
         kind = kinds.pop()
         if kind is int and (total := _int_sum(items)) is not None:
