@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from worker.errors import raised
 from worker.evaluate.callables import Closure, Command
 from worker.evaluate.cancel import CancelToken
-from worker.evaluate.host import Host
+from worker.evaluate.host import Host, nowhere
 from worker.evaluate.scopes import Scope
 from worker.values.types import Outcome, Path, Value, type_name
 
@@ -82,6 +82,8 @@ class Evaluator:
         # What `it` and `out` name in a terminal attachment; None everywhere else.
         self.repl: dict[str, Value] | None = None
         self.hooks: Any = self.host.hooks
+        # Whether the sink shows anything at all; loops ask before they call it.
+        self.shows: bool = self.host.sink is not nowhere
         self.call_depth: int = 0
         self.depth_base: int = 0
         # Whether this runs a script file: those are parsed without knowledge of bindings.
@@ -126,6 +128,7 @@ class Evaluator:
             nested.script = True
         if sink is not None:
             nested.sink = sink  # type: ignore[method-assign]
+            nested.shows = True
         return nested
 
     # -- what other parts ask ------------------------------------------------------------------

@@ -70,6 +70,10 @@ class StatementHooks(Protocol):
     ) -> None: ...
 
 
+def nowhere(value: Value) -> None:
+    """The sink of a host that shows nothing between results; code does not even call it."""
+
+
 def write_to_standard_output(value: Value) -> None:
     """The sink of a host that has none: the `echo` text of the value on a line."""
     from worker.values.convert import echo_text
