@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from worker.errors import Raised
 from worker.evaluate.host import Clock
 from worker.evaluate.streams.core import PENDING, Source
 from worker.evaluate.streams.feed import FEED_ITEMS, Feed, FeedSource, StopSignal
+from worker.evaluate.streams.notify import Scans
 from worker.evaluate.streams.tail import Lines, tail
 from worker.evaluate.streams.watch import Events, path_test, watch
 from worker.values.types import Glob, Value
@@ -330,3 +332,60 @@ def test_a_directory_cannot_be_tailed(tmp_path: Path) -> None:
         reader.next()
     assert caught.value.error.code == "io_error"
     assert caught.value.error.msg.startswith("tail: ")
+
+
+def test_a_tree_deeper_than_any_call_stack_is_watched(tmp_path: Path) -> None:
+    depth = 1500
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    try:
+        reader = watching(tmp_path, ".")
+        os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+        assert reader.event() == (f"{tmp_path}/{'d/' * depth}f", "created")
+    finally:
+        os.close(here)
+        # The test runner's own clean-up would run out of stack.
+        subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
+
+
+def test_a_watch_that_cannot_start_its_thread_frees_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    (tmp_path / "log").touch()
+    ev = evaluator(str(tmp_path))
+    before = sorted(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for opened in (lambda: watch(ev, ["."], {}, None), lambda: tail(ev, ["log"], {}, None)):
+        with pytest.raises(Raised) as caught:
+            opened()
+        assert caught.value.error.code == "io_error"
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_listings_tell_the_same_story_where_there_is_no_inotify(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("1")
+    (tmp_path / "gone").touch()
+    scans = Scans(str(tmp_path), True)
+    stop = StopSignal()
+    (tmp_path / "old").write_text("22")
+    (tmp_path / "gone").unlink()
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "new").touch()
+    found = scans.changes(stop)
+    assert found is not None
+    assert set(found) == {
+        (f"{tmp_path}/old", "modified"),
+        (f"{tmp_path}/gone", "removed"),
+        (f"{tmp_path}/d", "created"),
+        (f"{tmp_path}/d/new", "created"),
+    }
+    stop.set()
+    assert scans.changes(stop) is None
+    stop.close()

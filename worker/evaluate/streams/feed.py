@@ -10,6 +10,7 @@ Failure: `take` raises the error of the thread, once and for all.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections import deque
@@ -120,7 +121,10 @@ class FeedSource:
 
 
 def start_thread(name: str, work: Callable[[], None], stop: StopSignal) -> None:
-    """Run the work of a source; the thread is not waited for, it ends when `stop` is set."""
+    """Run the work of a source; the thread is not waited for, it ends when `stop` is set.
+
+    Raises OSError when the system has no thread left.
+    """
 
     def run() -> None:
         try:
@@ -128,4 +132,8 @@ def start_thread(name: str, work: Callable[[], None], stop: StopSignal) -> None:
         finally:
             stop.close()
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    except RuntimeError:
+        stop.close()
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None

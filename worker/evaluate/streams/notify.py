@@ -17,6 +17,7 @@ import os
 import select
 import stat
 import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final, Protocol
@@ -86,31 +87,33 @@ if sys.platform == "linux":
             self._listed: set[str] = set()
             self._inotify: Any = INotify(nonblocking=True)
             try:
-                self._watched[self._inotify.add_watch(self._directory, _MASK)] = self._directory
+                self._watch(self._directory)
                 if self._name is None and recursive:
-                    for _ in self._add_below(self._directory):
-                        pass
+                    deque(self._add(self._directory), maxlen=0)
             except OSError:
                 self.close()
                 raise
 
-        def _add_below(self, directory: str) -> Iterator[str]:
-            """Watch all directories below one; gives everything found there."""
-            with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
-                with os.scandir(directory) as entries:
-                    found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
-                for path, is_directory in found:
-                    yield path
-                    if is_directory:
-                        yield from self._add(path)
+        def _add(self, top: str) -> Iterator[str]:
+            """Watch a directory and all below it; gives everything found there."""
+            pending = [top]
+            while pending:
+                directory = pending.pop()
+                # What is gone again or closed to us is left out.
+                with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
+                    self._watch(directory)
+                    with os.scandir(directory) as entries:
+                        found = list(entries)
+                    for entry in found:
+                        yield entry.path
+                        if entry.is_dir(follow_symlinks=False):
+                            pending.append(entry.path)
 
-        def _add(self, directory: str) -> Iterator[str]:
-            try:
-                wd = self._inotify.add_watch(directory, _MASK | flags.DONT_FOLLOW | flags.ONLYDIR)
-            except (FileNotFoundError, PermissionError, NotADirectoryError):
-                return
-            self._watched[wd] = directory
-            yield from self._add_below(directory)
+        def _watch(self, directory: str) -> None:
+            mask = _MASK | flags.ONLYDIR
+            if directory != self._directory:
+                mask |= flags.DONT_FOLLOW
+            self._watched[self._inotify.add_watch(directory, mask)] = directory
 
         def changes(self, stop: StopSignal) -> list[Change] | None:
             poller = select.poll()
@@ -182,7 +185,7 @@ if sys.platform == "linux":
 _Identity = tuple[int, int, int]
 
 
-class _Scans:
+class Scans:
     """Compares listings at a fixed interval, where the system has no cheaper way."""
 
     def __init__(self, root: str, recursive: bool) -> None:
@@ -195,18 +198,17 @@ class _Scans:
         info = _identity(self._root)
         if info is not None:
             found[self._root] = info
-        self._scan_below(self._root, found)
+        pending = [self._root]
+        while pending:
+            with suppress(OSError), os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    info = _identity(entry.path)
+                    if info is None:
+                        continue
+                    found[entry.path] = info
+                    if self._recursive and entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
         return found
-
-    def _scan_below(self, directory: str, found: dict[str, _Identity]) -> None:
-        with suppress(OSError), os.scandir(directory) as entries:
-            for entry in entries:
-                info = _identity(entry.path)
-                if info is None:
-                    continue
-                found[entry.path] = info
-                if self._recursive and entry.is_dir(follow_symlinks=False):
-                    self._scan_below(entry.path, found)
 
     def changes(self, stop: StopSignal) -> list[Change] | None:
         poller = select.poll()
@@ -249,4 +251,4 @@ def _differences(before: dict[str, _Identity], after: dict[str, _Identity]) -> I
 if sys.platform == "linux":
     _NOTIFIER: Final = _Inotify
 else:
-    _NOTIFIER: Final = _Scans
+    _NOTIFIER: Final = Scans

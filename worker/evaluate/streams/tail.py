@@ -12,7 +12,7 @@ Failure: arg_error, type_error and `not_found` from the call; trouble on the thr
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from worker.errors import arg_error, not_found, os_text, raised, type_error
@@ -42,19 +42,21 @@ def tail(ev: Evaluator, pos: list[Value], named: dict[str, Value], span: Span | 
     check_read(ev, path)
     if not os.path.exists(path):
         raise not_found(f"tail target does not exist: {display_name(path)}")
+    feed = Feed()
     try:
-        # The watch is opened before the size is read, so that no growth falls in between.
-        notifier = open_notifier(os.path.realpath(path), recursive=False)
-        try:
+        with ExitStack() as undo:
+            stop = StopSignal()
+            undo.callback(stop.close)
+            # The watch is opened before the size is read, so that no growth falls in between.
+            notifier = open_notifier(os.path.realpath(path), recursive=False)
+            undo.callback(notifier.close)
             lines = Lines(path, from_start=named.get("from_start") is True)
-        except OSError:
-            notifier.close()
-            raise
+            undo.callback(lines.close)
+            start_thread("shoal-tail", lambda: lines.run(feed, notifier, stop), stop)
+            # From here on the thread owns them.
+            undo.pop_all()
     except OSError as error:
         raise raised("io_error", f"tail: {display_name(path)}: {os_text(error)}") from None
-    feed = Feed()
-    stop = StopSignal()
-    start_thread("shoal-tail", lambda: lines.run(feed, notifier, stop), stop)
     return Stream(FeedSource(feed, stop), "str", bounded=False)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from worker.errors import arg_error, not_found, os_text, raised, type_error
@@ -39,15 +40,20 @@ def watch(ev: Evaluator, pos: list[Value], named: dict[str, Value], span: Span |
     check_read(ev, root)
     if not os.path.lexists(root):
         raise not_found(f"watch target does not exist: {display_name(root)}")
-    try:
-        notifier = open_notifier(root, recursive)
-    except OSError as error:
-        raise raised("io_error", f"watch: {display_name(root)}: {os_text(error)}") from None
     feed = Feed()
-    stop = StopSignal()
     events = Events(feed, ev.host.clock, root, matches)
     feed.owed = events.take_summary
-    start_thread("shoal-watch", lambda: events.run(notifier, stop), stop)
+    try:
+        with ExitStack() as undo:
+            stop = StopSignal()
+            undo.callback(stop.close)
+            notifier = open_notifier(root, recursive)
+            undo.callback(notifier.close)
+            start_thread("shoal-watch", lambda: events.run(notifier, stop), stop)
+            # From here on the thread owns them.
+            undo.pop_all()
+    except OSError as error:
+        raise raised("io_error", f"watch: {display_name(root)}: {os_text(error)}") from None
     return Stream(FeedSource(feed, stop), "event", bounded=False)
 
 
