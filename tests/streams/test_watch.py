@@ -362,9 +362,9 @@ def test_a_watch_that_cannot_start_its_thread_frees_everything(
     ev = evaluator(str(tmp_path))
     before = sorted(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    for opened in (lambda: watch(ev, ["."], {}, None), lambda: tail(ev, ["log"], {}, None)):
+    for source, target in ((watch, "."), (tail, "log")):
         with pytest.raises(Raised) as caught:
-            opened()
+            source(ev, [target], {}, None)
         assert caught.value.error.code == "io_error"
     assert sorted(os.listdir("/proc/self/fd")) == before
 
