@@ -1,7 +1,7 @@
 """The bare ping-pong that calls are measured against: client, relay process, echo process.
 
-Two asyncio hops over Unix sockets with nothing in them: what any router with workers behind it must
-pay at least.
+Two asyncio hops over Unix sockets, line by line, with nothing in them: what a router with workers
+behind it pays when it is written the ordinary way and does no work at all.
 
 Failure: the processes end with this one; a socket that does not come up raises after START_S.
 """
@@ -14,11 +14,9 @@ import multiprocessing
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Final
-
-import uvloop
 
 START_S: Final = 10.0
 
@@ -63,61 +61,34 @@ def _wait_for(path: Path) -> socket.socket:
 
 
 def _run_echo(path: str) -> None:
-    uvloop.run(_serve_echo(path))
+    asyncio.run(_serve(path, _echo))
 
 
 def _run_relay(path: str, target: str) -> None:
-    uvloop.run(_serve_relay(path, target))
+    asyncio.run(_serve(path, lambda reader, writer: _relay(target, reader, writer)))
 
 
-class _Echo(asyncio.Protocol):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._transport.write(data)  # type: ignore[attr-defined]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-async def _serve_echo(path: str) -> None:
-    server = await asyncio.get_running_loop().create_unix_server(_Echo, path)
+async def _serve(path: str, serve: Serve) -> None:
+    server = await asyncio.start_unix_server(serve, path)
     await server.serve_forever()
 
 
-class _Back(asyncio.Protocol):
-    """The relay's side towards the echo process."""
-
-    def __init__(self, client: asyncio.BaseTransport) -> None:
-        self._client = client
-
-    def data_received(self, data: bytes) -> None:
-        self._client.write(data)  # type: ignore[attr-defined]
+async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while line := await reader.readline():
+        writer.write(line)
 
 
-class _Relay(asyncio.Protocol):
-    def __init__(self, target: str) -> None:
-        self._target = target
-        self._early: list[bytes] = []
-        self._onward: asyncio.BaseTransport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._task = asyncio.ensure_future(self._connect(transport))
-
-    async def _connect(self, transport: asyncio.BaseTransport) -> None:
-        loop = asyncio.get_running_loop()
-        self._onward, _ = await loop.create_unix_connection(lambda: _Back(transport), self._target)
-        for data in self._early:
-            self._onward.write(data)  # type: ignore[attr-defined]
-
-    def data_received(self, data: bytes) -> None:
-        if self._onward is None:
-            self._early.append(data)
-        else:
-            self._onward.write(data)  # type: ignore[attr-defined]
-
-
-async def _serve_relay(path: str, target: str) -> None:
-    server = await asyncio.get_running_loop().create_unix_server(lambda: _Relay(target), path)
-    await server.serve_forever()
+async def _relay(
+    target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    onward_reader, onward = await asyncio.open_unix_connection(target)
+    back = asyncio.ensure_future(_echo(onward_reader, writer))
+    while line := await reader.readline():
+        onward.write(line)
+    back.cancel()
 
 
 def round_trips(connection: socket.socket, line: bytes, count: int) -> list[float]:

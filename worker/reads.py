@@ -17,6 +17,7 @@ import msgspec
 
 from ipc.jsonrpc import Code, RpcError, decode_params, invalid_params
 from ipc.methods import METHODS, CompleteParams, PathObject, ValueGetParams
+from worker.language.complete import partial
 from worker.submission import requested_budget
 from worker.values.render import block, bound_render, strip_terminal
 from worker.values.selectors import BadPath, raw_page, select, slice_value
@@ -66,8 +67,6 @@ def session_env(session: Session, call: Call) -> bytes:
 
 def session_names(session: Session, call: Call) -> bytes:
     """Names bound in the session that start with the partial before the cursor (chapter 10 §14.2)."""
-    from worker.language.complete import partial
-
     params: CompleteParams = decode_params(call.params, METHODS["complete"].decoder)
     prefix = partial(params.src, params.cursor)
     values, commands = session.evaluator.bound_names()

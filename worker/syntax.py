@@ -22,6 +22,7 @@ from ipc.jsonrpc import RpcError, decode_params, internal, quota
 from ipc.messages import Call, Failure, Ping, Pong, Reply
 from ipc.methods import AST_VERSION, METHODS, CompleteParams, CompleteResult, ParseParams
 from worker.language import ParseError, parse
+from worker.language.complete import complete
 from worker.link import Link, Parcel
 from worker.submission import parse_error
 
@@ -118,7 +119,5 @@ def _parse(call: Call) -> bytes:
 
 
 def _complete(call: Call) -> bytes:
-    from worker.language.complete import complete
-
     params: CompleteParams = decode_params(call.params, METHODS["complete"].decoder)
     return _encode_json(CompleteResult(complete(params.src, params.cursor)))

@@ -24,5 +24,5 @@ def wire(daemon: Daemon) -> Iterator[Wire]:
 @pytest.fixture
 def attached(wire: Wire, request: pytest.FixtureRequest) -> Wire:
     """A bare connection attached to a session of the test's own."""
-    wire.result("session.attach", {"session": request.node.name[:100]})
+    wire.result("session.attach", {"session": request.node.name[:100].replace("/", "|")})
     return wire

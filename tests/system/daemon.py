@@ -31,7 +31,11 @@ class Daemon:
     """`shoal kernel` in a child process. Use as a context manager, or `start` and `stop` it."""
 
     def __init__(
-        self, *options: str, directory: Path | None = None, environ: Mapping[str, str] | None = None
+        self,
+        *options: str,
+        directory: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        config: str = "",
     ) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="shoal-test-")
         self.directory = directory or Path(self._scratch.name)
@@ -39,12 +43,17 @@ class Daemon:
         self.state = self.directory / "state"
         self.work = self.directory / "work"
         self.work.mkdir(parents=True, exist_ok=True)
+        if config:
+            file = self.directory / ".config" / "shoal" / "shoal.toml"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(config)
         self._options = options
         self._environ = dict(environ or {})
         self.process: subprocess.Popen[bytes] | None = None
         self.log = b""
 
     def start(self) -> Self:
+        self.log = b""
         environ = {
             name: value
             for name, value in os.environ.items()
@@ -171,6 +180,10 @@ class Wire:
         answer = self.request(method, params)
         assert "error" in answer, answer
         return answer["error"]
+
+    def error_or_result(self, method: str, params: object = None) -> Any | None:
+        """The result, None for an error."""
+        return self.request(method, params).get("result")
 
     def close(self) -> None:
         self._file.close()

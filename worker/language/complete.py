@@ -32,14 +32,20 @@ Completeness = Literal["incomplete", "error"]
 def complete(src: str, cursor: int | None = None) -> list[str]:
     """Names that may stand at `cursor` (a UTF-8 offset; None is the end), in byte order."""
     before = _before(src, cursor)
-    partial = before[_partial_start(before) :]
+    prefix = before[_partial_start(before) :]
     names = set(KNOWN_NAMES)
     declares = False
     for word in _WORD.findall(before):
         if declares:
             names.add(word)
         declares = word in DECLARING
-    return sorted(name for name in names if name.startswith(partial))
+    return sorted(name for name in names if name.startswith(prefix))
+
+
+def partial(src: str, cursor: int | None = None) -> str:
+    """The unfinished name before `cursor`, which a candidate would replace; may be empty."""
+    before = _before(src, cursor)
+    return before[_partial_start(before) :]
 
 
 def _before(src: str, cursor: int | None) -> str:
