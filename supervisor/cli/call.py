@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ipc.client import Client, InvalidLabel, NoticeHandler, find_token
+from ipc.client import Client, InvalidLabel, NoticeHandler, find_token, socket_path
+from ipc.client.autostart import answers
 from supervisor.cli.failure import Failure
 from supervisor.cli.options import Arguments, Option, UsageError
 from supervisor.cli.output import Output
@@ -112,7 +113,7 @@ class Call:
         on_notice: NoticeHandler | None = None,
     ) -> Client:
         """A connection to the kernel, which is started when needed and allowed."""
-        path = self.paths.socket
+        path = self._kernel_socket()
         return Client.connect(
             path,
             autostart=autostart and self.config.kernel.autostart and not self.flag("no_autostart"),
@@ -121,6 +122,18 @@ class Call:
             # A path that somebody named is theirs to trust.
             check_owner=path.parent == self.paths.runtime_dir,
             on_notice=on_notice,
+        )
+
+    def _kernel_socket(self) -> Path:
+        """The socket to talk to. A session can have a kernel of its own under its name; otherwise
+        it lives in the kernel that all other sessions live in too."""
+        named = self.paths.socket
+        if self.text("session") is None or named.parent != self.paths.runtime_dir:
+            return named
+        return (
+            named
+            if answers(named)
+            else socket_path(self.environ, session=self.config.kernel.session)
         )
 
     def attached(self, client: Client, *, kind: str = "cli", tty: bool = False) -> dict[str, Any]:

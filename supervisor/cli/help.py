@@ -95,7 +95,7 @@ usage: shoal [-c SOURCE [ARG...] | FILE [ARG...] | COMMAND ...]
 TOP_ABOUT = """\
 Long-lived, structured shell sessions behind a Unix socket.
 
-  shoal exec 'ls | where(f => f.size > 1kb)'   run in a session of the kernel, started when needed
+  shoal exec 'ls.where(.size > 1kb)'         run in a session of the kernel, started when needed
   shoal -c 'echo hello'                        run once, without a kernel
   shoal script.shl a b                         run a script file
   shoal kernel                                 run the kernel in this terminal

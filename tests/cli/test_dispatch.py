@@ -120,13 +120,15 @@ def test_json_mode_puts_the_error_on_stdout(program: Program) -> None:
     assert str(program.socket) in error["message"]
 
 
-def test_session_names_the_socket_and_one_without_a_label_is_a_usage_error(
-    program: Program,
-) -> None:
-    assert "/run/shoal/build.sock" in program.run("exec", "--session", "uid:0/build", "1").err
+def test_session_that_can_name_no_socket_is_a_usage_error(program: Program) -> None:
     ran = program.run("exec", "--session", "uid:0/..", "1")
     assert ran.code == 2
     assert "invalid session name" in ran.err
+
+
+def test_default_session_names_the_socket(program: Program) -> None:
+    ran = program.run("exec", "1", environ={"SHOAL_SESSION": "uid:0/build"})
+    assert "/run/shoal/build.sock" in ran.err
 
 
 def test_token_file_of_another_mode_is_refused(program: Program, tmp_path: Path) -> None:

@@ -212,3 +212,18 @@ def test_no_autostart_option_and_key_forbid_it(tmp_path: Path) -> None:
     assert program.run("exec", "--no-autostart", "1").code == 69
     program.configure("[kernel]\nautostart = false\n")
     assert program.run("exec", "1").code == 69
+
+
+def test_session_is_found_in_its_own_kernel_first_then_in_the_common_one(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    with program.kernel():
+        assert program.run("exec", "--session", "build", "let where = 'common'").code == 0
+        assert program.run("exec", "--session", "build", "where").out == "common\n"
+        own = ("--session", "build", "--in-memory")
+        with program.started("kernel", *own) as kernel:
+            assert kernel.stderr is not None
+            assert kernel.stderr.readline().endswith("/run/shoal/build.sock\n")
+            assert program.run("exec", "--session", "build", "where").code == 1
+            kernel.terminate()
+            kernel.communicate(timeout=WAIT_S)
+        assert program.run("exec", "--session", "build", "where").out == "common\n"
