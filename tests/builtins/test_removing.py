@@ -239,7 +239,7 @@ def test_prior_content_above_the_cap_is_not_recorded(
 
 
 def test_undo_takes_back_removal_overwriting_and_moving(tmp_path: Path) -> None:
-    shell, journal = journaled_shell(tmp_path)
+    shell, _journal = journaled_shell(tmp_path)
     for name in ("gone", "over", "old"):
         (tmp_path / name).write_text(name)
     (tmp_path / "over").chmod(0o640)

@@ -1,4 +1,4 @@
-"""`env echo sleep exit jobs source run open assert journal plan apply explain` (chapter 31 §4 - §7)."""
+"""Heads of the session: environment, text, jobs, programs, plans (chapter 31 §4 - §7)."""
 
 from __future__ import annotations
 

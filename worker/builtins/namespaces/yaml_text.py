@@ -35,6 +35,8 @@ _NAN: Final = frozenset((".nan", ".NaN", ".NAN"))
 _BASES: Final = {"x": 16, "o": 8, "b": 2}
 _INT_DIGITS_MAX: Final = 400
 
+_LINE_BREAKS: Final = frozenset("\r\x85\u2028\u2029\ufeff")
+
 _TAG: Final = "tag:yaml.org,2002:"
 _PLAIN_CONTAINERS: Final = (None, "!", _TAG + "map", _TAG + "seq")
 
@@ -201,6 +203,15 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    # Line breaks of YAML that are ordinary characters of the language survive only as escapes.
+    style = None if _LINE_BREAKS.isdisjoint(text) else '"'
+    node: yaml.ScalarNode = dumper.represent_scalar(_TAG + "str", text, style=style)
+    return node
+
+
+_Dumper.add_representer(str, _represent_text)
 
 for _pattern, _first in (
     (_NULL, ["~", "n", "N", ""]),
