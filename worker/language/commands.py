@@ -296,6 +296,8 @@ class CommandReader(PatternReader):
         _, text, start, end = token
         if text in ('"', "'"):
             end = self.string_at(start)[1]
+        elif text.startswith("^"):
+            end = start + 1
         return ParseError(message, self.span(start, end))
 
     def _token_name(self, token: Token) -> str:

@@ -31,8 +31,8 @@ from worker.language.tokens import (
 
 # Nested constructs the parser enters: one level of source nesting is up to three. Parentheses add
 # nothing to the tree, so this is above HEIGHT_MAX: canonical source, which has parentheses around
-# every operator, parses whenever its tree did. Types and patterns, whose height nobody tracks, weigh
-# more.
+# every operator, parses whenever its tree did. Types and patterns weigh more: nobody tracks their
+# height.
 LEVELS_MAX = 2_500
 TYPE_WEIGHT = 4
 # Depth of the finished tree, in nested JSON objects and arrays; bounds what encoding and
