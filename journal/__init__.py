@@ -165,6 +165,7 @@ from journal.records import (
     UseApproval,
     WriteStatements,
 )
+from journal.rows import head_of
 from journal.session_state import (
     AllSessions,
     Session,
@@ -283,6 +284,7 @@ __all__ = [
     "UseApproval",
     "Visibility",
     "WriteStatements",
+    "head_of",
     "journal_payload",
     "settle",
 ]

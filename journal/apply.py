@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from journal import plans, session_state, tasks
+from journal import pins, plans, recovery, session_state, tasks
 from journal.cas import ContentStore, Written
 from journal.errors import OperationRefused
 from journal.event_log import ALL_SPACE, Sequences
@@ -38,121 +38,19 @@ from journal.records import (
     Probe,
     Recover,
     Recovery,
-    ReleaseManualPins,
-    ReleasePin,
     SaveCells,
-    SetPin,
     Statement,
     Stored,
     Together,
-    TouchBlobs,
     UndoRow,
     UseApproval,
     WriteStatements,
 )
+from journal.rows import Rows, head_of, write
 from journal.undo import usable
 
 LINKED_KEPT: Final = 32_768
 RELINK_NS: Final = 3600 * 1_000_000_000
-
-INSERT_ENTRY: Final = """
-    INSERT INTO entry (id, kind, parent_id, ordinal, session, owner, principal, task, ts, dur_ns,
-                       cwd, src, head, ast, effects, status, ok, opaque, state)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET
-        dur_ns = excluded.dur_ns, status = excluded.status, ok = excluded.ok,
-        state = excluded.state,
-        effects = excluded.effects, opaque = excluded.opaque
-    WHERE entry.kind = 'statement' AND excluded.kind = 'statement'
-      AND entry.parent_id = excluded.parent_id AND entry.state = 'running'
-"""
-FINISH_ENTRY: Final = """
-    UPDATE entry SET dur_ns = ?, status = ?, ok = ?, state = 'finished'
-    WHERE id = ? AND owner = ? AND session = ? AND state = 'running'
-"""
-# Linking content that is there already counts as an access: what was recorded now is not old.
-INSERT_BLOB: Final = """
-    INSERT INTO blob VALUES (?, ?, ?, ?, ?) ON CONFLICT (hash) DO UPDATE SET
-        disk_len = excluded.disk_len, last_access_ns = max(last_access_ns, excluded.last_access_ns)
-"""
-INSERT_PIN: Final = "INSERT OR IGNORE INTO pin VALUES (?, ?, ?, ?)"
-# A submission may end after its session was closed: its cells then have nowhere to go.
-PUT_CELL: Final = """
-    INSERT INTO session_cell (session_id, cell, value)
-    SELECT id, ?, ? FROM session WHERE id = ?
-    ON CONFLICT (session_id, cell) DO UPDATE SET value = excluded.value
-"""
-UPDATE_SESSION: Final = """
-    UPDATE session SET next_out = max(next_out, ifnull(?, next_out)),
-                       last_used_ns = max(last_used_ns, ifnull(?, last_used_ns))
-    WHERE id = ?
-"""
-INSERT_AUDIT: Final = """
-    INSERT INTO audit (ts, kind, principal, owner, session, plan_ref, entry_id, detail)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
-
-# The statements of one flush, in an order that satisfies every reference: (attribute, SQL).
-FLUSH: Final = (
-    ("entries", INSERT_ENTRY),
-    ("effects", "INSERT OR IGNORE INTO entry_effect VALUES (?, ?)"),
-    ("finishes", FINISH_ENTRY),
-    ("blobs", INSERT_BLOB),
-    ("outputs", "INSERT INTO output VALUES (?, ?, ?, ?, ?)"),
-    ("undo", "INSERT INTO undo VALUES (?, ?, ?)"),
-    ("pins", INSERT_PIN),
-    ("transcripts", "INSERT INTO transcript_event VALUES (?, ?, ?)"),
-    ("events", "INSERT INTO event VALUES (?, ?, ?, ?, ?)"),
-    ("sessions", UPDATE_SESSION),
-    ("task_ends", tasks.END_TASK),
-    ("audit", INSERT_AUDIT),
-)
-
-Row = tuple[Any, ...]
-
-
-def head_of(src: str) -> str:
-    """The first whitespace-separated word of a source text, empty when there is none."""
-    words = src.split(None, 1)
-    return words[0] if words else ""
-
-
-class Rows:
-    """What a flush will write."""
-
-    __slots__ = (
-        "audit",
-        "blobs",
-        "cells",
-        "effects",
-        "entries",
-        "events",
-        "finishes",
-        "open_entries",
-        "outputs",
-        "pins",
-        "sessions",
-        "task_ends",
-        "transcripts",
-        "undo",
-    )
-
-    def __init__(self) -> None:
-        self.entries: list[list[Any]] = []
-        self.open_entries: dict[int, list[Any]] = {}
-        self.effects: list[Row] = []
-        self.finishes: list[Row] = []
-        self.blobs: list[Row] = []
-        self.outputs: list[Row] = []
-        self.undo: list[Row] = []
-        self.pins: list[Row] = []
-        self.transcripts: list[Row] = []
-        self.events: list[Row] = []
-        self.sessions: list[Row] = []
-        self.task_ends: list[Row] = []
-        self.audit: list[Row] = []
-        # (session id, cell) -> (has a row, value): the last change of a cell wins.
-        self.cells: dict[tuple[int, str], tuple[bool, bytes | None]] = {}
 
 
 class Changes:
@@ -195,28 +93,7 @@ class Changes:
         rows = self._rows
         self._rows = Rows()
         self._begin()
-        many = self._connection.executemany
-        for name, statement in FLUSH:
-            pending = getattr(rows, name)
-            if not pending:
-                continue
-            changed = many(statement, pending).rowcount
-            if name in ("finishes", "entries") and changed != len(pending):
-                raise OperationRefused("the submission is not running")
-        if rows.cells:
-            self._flush_cells(rows.cells)
-
-    def _flush_cells(self, cells: Mapping[tuple[int, str], tuple[bool, bytes | None]]) -> None:
-        kept = [
-            (cell, value, session) for (session, cell), (there, value) in cells.items() if there
-        ]
-        gone = [key for key, (there, _) in cells.items() if not there]
-        if kept:
-            self._connection.executemany(PUT_CELL, kept)
-        if gone:
-            self._connection.executemany(
-                "DELETE FROM session_cell WHERE session_id = ? AND cell = ?", gone
-            )
+        write(self._connection, rows)
 
     def committed(self) -> None:
         """What was applied is durable now."""
@@ -481,81 +358,10 @@ class Changes:
         return results
 
     def interrupt(self, interrupt: InterruptSubmissions) -> tuple[Interrupted, ...]:
-        return self._interrupt(
-            "owner = ? AND session = ? AND state = 'running'",
-            (interrupt.owner, interrupt.session),
-            interrupt.ended_ns,
-        )
-
-    def _interrupt(
-        self, where: str, parameters: tuple[object, ...], ended_ns: int
-    ) -> tuple[Interrupted, ...]:
-        running = self._connection.execute(
-            "SELECT id, kind, owner, session, principal, head FROM entry"
-            f" WHERE {where} ORDER BY id",
-            parameters,
-        ).fetchall()
-        self._connection.executemany(
-            "UPDATE entry SET state = 'interrupted', dur_ns = NULL, status = NULL, ok = NULL"
-            " WHERE id = ?",
-            [(row[0],) for row in running],
-        )
-        ended = tuple(
-            Interrupted(
-                entry_id,
-                owner,
-                session,
-                principal,
-                head,
-                self._sequences.take("journal", ALL_SPACE),
-                self._sequences.take("journal", owner),
-            )
-            for entry_id, kind, owner, session, principal, head in running
-            if kind == "submission"
-        )
-        self._connection.executemany(
-            "INSERT INTO event VALUES ('journal', ?, ?, ?, ?)",
-            [
-                row
-                for entry in ended
-                for row in (
-                    (ALL_SPACE, entry.journal_seq_all, entry.entry_id, ended_ns),
-                    (entry.owner, entry.journal_seq, entry.entry_id, ended_ns),
-                )
-            ],
-        )
-        return ended
+        return recovery.interrupt(self._connection, self._sequences, interrupt)
 
     def recover(self, recover: Recover) -> Recovery:
-        interrupted = self._interrupt("state = 'running'", (), recover.now_ns)
-        running = self._connection.execute(
-            """
-            SELECT t.number, ifnull(s.name, '') FROM task t LEFT JOIN session s ON s.id =
-            t.session_id WHERE t.finished_ns IS NULL ORDER BY t.number
-            """
-        ).fetchall()
-        self._connection.executemany(
-            "UPDATE task SET state = 'failed', finished_ns = ?, error = ? WHERE number = ?",
-            [
-                (recover.now_ns, recover.task_error(session).decode(), number)
-                for number, session in running
-            ],
-        )
-        expired = self._connection.execute(
-            "DELETE FROM plan WHERE expires_ns <= ?", (recover.now_ns,)
-        ).rowcount
-        dropped = self._connection.execute(
-            """
-            DELETE FROM pin WHERE reason = 'value'
-            AND holder NOT IN (SELECT CAST(id AS TEXT) FROM session)
-            """
-        ).rowcount
-        return Recovery(
-            tuple(entry.entry_id for entry in interrupted),
-            tuple(number for number, _ in running),
-            expired,
-            dropped,
-        )
+        return recovery.recover(self._connection, self._sequences, recover)
 
     def link_blob(self, link: LinkBlob) -> None:
         self._link(link.content, link.now_ns)
@@ -582,37 +388,6 @@ def _meta(written: Written) -> str | None:
     return f'{{"truncated":true,"original_len":{original},"stored_len":{stored}}}'
 
 
-def _set_pin(connection: sqlite3.Connection, pin: SetPin) -> bool:
-    if connection.execute("SELECT 1 FROM blob WHERE hash = ?", (pin.hash,)).fetchone() is None:
-        raise OperationRefused(f"missing CAS blob {pin.hash.hex()}")
-    row = (pin.hash, pin.reason, pin.holder, pin.now_ns)
-    return connection.execute(INSERT_PIN, row).rowcount > 0
-
-
-def _release_pin(connection: sqlite3.Connection, pin: ReleasePin) -> bool:
-    return (
-        connection.execute(
-            "DELETE FROM pin WHERE hash = ? AND reason = ? AND holder = ?",
-            (pin.hash, pin.reason, pin.holder),
-        ).rowcount
-        > 0
-    )
-
-
-def _release_manual(connection: sqlite3.Connection, pin: ReleaseManualPins) -> bool:
-    deleted = connection.execute(
-        "DELETE FROM pin WHERE hash = ? AND reason = 'manual'", (pin.hash,)
-    )
-    return deleted.rowcount > 0
-
-
-def _touch_blobs(connection: sqlite3.Connection, touch: TouchBlobs) -> None:
-    connection.executemany(
-        "UPDATE blob SET last_access_ns = max(last_access_ns, ?) WHERE hash = ?",
-        [(touch.now_ns, digest) for digest in touch.hashes],
-    )
-
-
 # Operations whose rows are collected; operations that need more than the connection; all others.
 COLLECTED: Final[Mapping[type[Operation[Any]], Callable[[Changes, Any], Any]]] = {
     BeginSubmission: Changes.begin_submission,
@@ -633,8 +408,5 @@ PLAIN: Final[Mapping[type[Operation[Any]], Callable[[sqlite3.Connection, Any], A
     **plans.WRITES,
     **session_state.WRITES,
     **tasks.WRITES,
-    SetPin: _set_pin,
-    ReleasePin: _release_pin,
-    ReleaseManualPins: _release_manual,
-    TouchBlobs: _touch_blobs,
+    **pins.WRITES,
 }

@@ -11,7 +11,7 @@ for what is not there or is no hash, `BlobDamaged` for what does not decode to i
 kept).
 """
 
-# ruff: noqa: PTH
+# ruff: noqa: PTH102, PTH104, PTH108, PTH116
 
 from __future__ import annotations
 

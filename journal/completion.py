@@ -30,7 +30,8 @@ class Completion(NamedTuple):
     error: StoreError | None
 
 
-Deliver = Callable[[list[Completion]], None]
+# What it returns is not looked at, so that `loop.call_soon_threadsafe` can be its last word.
+Deliver = Callable[[list[Completion]], object]
 
 
 def settle(batch: Sequence[Completion]) -> None:

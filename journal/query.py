@@ -102,8 +102,9 @@ class EntryRow:
 
 COLUMNS: Final = (
     "e.id, e.kind, e.parent_id, e.ordinal, e.session, e.owner, e.principal, e.task, e.ts,"
-    f" e.dur_ns, e.cwd, e.src, e.head, iif(length(e.ast) > {AST_BYTES_MAX}, NULL, e.ast), e.effects,"
-    " e.status, e.ok, e.opaque, e.state"
+    " e.dur_ns, e.cwd, e.src, e.head,"
+    f" iif(length(e.ast) > {AST_BYTES_MAX}, NULL, e.ast), e.effects, e.status, e.ok, e.opaque,"
+    " e.state"
 )
 MEMBERS: Final = tuple(EntryRow.__dataclass_fields__)[:-1]
 

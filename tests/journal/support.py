@@ -108,13 +108,13 @@ def statement(entry_id: int, parent_id: int, ordinal: int = 0, **options: Any) -
     return Statement(id=entry_id, parent_id=parent_id, ordinal=ordinal, **(fields | options))
 
 
-def run(store: Store, *, src: str = "6 * 7", ok: bool = True, **options: Any) -> tuple[int, Finished]:
+def run(
+    store: Store, *, src: str = "6 * 7", ok: bool = True, **options: Any
+) -> tuple[int, Finished]:
     """One whole submission; options go to its beginning, `outputs` and the like to its end."""
     ends = ("outputs", "transcript", "statements", "undo", "cells", "task_end", "ended_ns")
     at_end = {name: options.pop(name) for name in ends if name in options}
-    shared = {
-        name: options[name] for name in ("owner", "session", "principal") if name in options
-    }
+    shared = {name: options[name] for name in ("owner", "session", "principal") if name in options}
     entry_id = store.reserve_entries()
     store.apply(begin(entry_id, src=src, **options))
     return entry_id, store.apply(finish(entry_id, ok=ok, **shared, **at_end))

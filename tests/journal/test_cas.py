@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -80,7 +81,8 @@ def test_long_content_is_independent_frames_with_their_sizes(
 def test_pages_put_together_are_the_content(content: ContentStore, size: int) -> None:
     data = pattern(size)
     name = content.put(data).hash.hex()
-    page, pieces = 400_001, []
+    page = 400_001
+    pieces: list[bytes] = []
     while True:
         piece = content.read(name, len(b"".join(pieces)), page)
         assert piece.total == size
@@ -113,7 +115,7 @@ def test_ranged_read_decodes_only_the_frames_it_needs(
     decoded: list[int] = []
     from journal import zframes
 
-    def counting(decompressor: object, fd: int, frame: zframes.Frame) -> bytes:
+    def counting(decompressor: Any, fd: int, frame: zframes.Frame) -> bytes:
         decoded.append(frame.start)
         return zframes.decode_frame(decompressor, fd, frame)
 
@@ -134,7 +136,7 @@ def test_foreign_files_in_one_big_frame_are_read_too(content: ContentStore) -> N
     assert content.read(digest.hex(), MIB, 50).data == data[MIB : MIB + 50]
 
 
-# --- damage ---------------------------------------------------------------------------------------
+# --- damage --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -206,7 +208,9 @@ def test_verified_content_is_not_hashed_again_for_later_ranges(
     content.read(name, FRAME_CONTENT_BYTES, 10)
 
 
-def test_writing_known_content_touches_no_file(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_known_content_touches_no_file(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run(store, outputs=(Output("value", b"often"),))
 
     def forbidden(*_: object) -> None:
@@ -237,7 +241,7 @@ def test_full_durability_flushes_before_the_rename(
     assert calls[-3:] == ["fsync", "rename", "fsync"]
 
 
-# --- visibility and access ------------------------------------------------------------------------
+# --- visibility and access -----------------------------------------------------------------------
 
 
 def test_content_is_visible_through_a_visible_entry_or_a_value_of_the_session(store: Store) -> None:

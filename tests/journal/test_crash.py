@@ -58,7 +58,8 @@ while True:
 
 @pytest.mark.parametrize("acknowledged", [1, 37, 150, 400])
 def test_acknowledged_results_survive_sigkill(state: Path, acknowledged: int) -> None:
-    last, hashes = 0, {}
+    last = 0
+    hashes: dict[int, str] = {}
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(state), str(last)],
         stdout=subprocess.PIPE,
@@ -67,8 +68,8 @@ def test_acknowledged_results_survive_sigkill(state: Path, acknowledged: int) ->
     )
     assert process.stdout is not None
     for _ in range(acknowledged):
-        number, name = process.stdout.readline().split()
-        hashes[int(number)] = name
+        told, name = process.stdout.readline().split()
+        hashes[int(told)] = name
     process.send_signal(signal.SIGKILL)
     rest, _ = process.communicate()
     for line in rest.splitlines():

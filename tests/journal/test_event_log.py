@@ -108,9 +108,7 @@ def test_guests_get_their_session_and_on_journal_their_own(any_store: Store) -> 
 def test_answer_ends_when_the_bytes_are_used_up(any_store: Store) -> None:
     for _ in range(5):
         run(any_store, transcript=b'"' + b"x" * 98 + b'"')
-    log = LogEvents(
-        "session.transcript", OWNER, -1, None, 99, newest=True, bytes_max=250
-    )
+    log = LogEvents("session.transcript", OWNER, -1, None, 99, newest=True, bytes_max=250)
     page = any_store.fetch(log)
     assert ([event.seq for event in page.events], page.more) == ([2, 3, 4], True)
 

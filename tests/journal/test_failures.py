@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,10 @@ def limit_pages(store: Store, extra: int | None) -> None:
         connection.execute(f"PRAGMA max_page_count = {most}")
 
     store.apply(Custom(set_limit))
+
+
+def failing(store: Store) -> bool:
+    return store.failure is not None
 
 
 def fill(store: Store) -> StoreUnavailable:
@@ -82,7 +87,9 @@ def test_next_submission_is_the_next_attempt(any_store: Store) -> None:
 def test_failed_commit_leaves_nothing_and_no_gap_in_the_numbers(any_store: Store) -> None:
     limit_pages(any_store, 4)
     fill(any_store)
-    ended = any_store.fetch(CustomRead(lambda c: c.execute("SELECT max(seq) FROM event").fetchone()))
+    ended = any_store.fetch(
+        CustomRead(lambda c: c.execute("SELECT max(seq) FROM event").fetchone())
+    )
     limit_pages(any_store, None)
     _, done = run(any_store)
     assert done.journal_seq_all == ended[0] + 1
@@ -169,9 +176,9 @@ def test_content_that_cannot_be_written_fails_its_operation_alone(
     with pytest.raises(StoreUnavailable) as caught:
         store.apply(finish(bad, outputs=(Output("value", b"new content"),)))
     assert caught.value.cause == "disk_full"
-    assert store.failure is not None
+    assert failing(store)
     store.apply(finish(good))
-    assert store.failure is None
+    assert not failing(store)
 
     monkeypatch.undo()
     store.apply(finish(bad, outputs=(Output("value", b"new content"),)))
@@ -219,12 +226,17 @@ async def test_completions_of_a_batch_reach_the_loop_in_one_piece(state: Path) -
         loop.call_soon_threadsafe(settle, batch)
 
     gate = queue.Queue[None]()
+    started = threading.Semaphore(0)
+
+    def hold(connection: sqlite3.Connection) -> None:
+        started.release()
+        gate.get()
+
     store = Store.open(StoreConfig(path=state), deliver)
     try:
-        held = asyncio.ensure_future(store.commit(Custom(lambda _: gate.get())))
+        held = asyncio.ensure_future(store.commit(Custom(hold)))
         await asyncio.sleep(0)
-        while store._writer._items.qsize():
-            await asyncio.sleep(0)
+        await loop.run_in_executor(None, started.acquire)
         waiting = [asyncio.ensure_future(store.commit(Probe())) for _ in range(50)]
         await asyncio.sleep(0)
         gate.put(None)

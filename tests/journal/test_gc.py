@@ -100,7 +100,9 @@ def test_time_to_live_takes_referenced_content_too_and_the_rows_stay(
 
     report = store.perform(Collect(ttl_s=DAY_S, apply=True))
 
-    assert [(blob.hash, blob.length, blob.referenced) for blob in report.deleted] == [(old, 3, True)]
+    assert [(blob.hash, blob.length, blob.referenced) for blob in report.deleted] == [
+        (old, 3, True)
+    ]
     assert (report.reclaimed_bytes, report.remaining_bytes) == (3, 5)
     assert not blob_file(state, old).exists()
     with pytest.raises(BlobMissing):
@@ -218,13 +220,19 @@ def test_file_that_cannot_be_removed_keeps_its_name_and_ends_the_run(
     with pytest.raises(StoreUnavailable, match="not permitted"):
         store.perform(Collect(ttl_s=1, apply=True))
     monkeypatch.undo()
-    assert [blob_file(state, blob).exists() for blob in (first, second, third)] == [False, True, True]
+    assert [blob_file(state, blob).exists() for blob in (first, second, third)] == [
+        False,
+        True,
+        True,
+    ]
     assert {digest for (digest,) in rows(state, "SELECT hash FROM blob")} == {second, third}
     assert store.fetch(ReadBlob(second.hex())).data == b"two"
 
 
 def test_collection_during_writing_loses_nothing(store: Store, state: Path) -> None:
-    """A writer that records the same few contents over and over, and a collector that wants them all."""
+    """A writer that records the same few contents over and over, and a collector that wants
+    them all.
+    """
     stop = threading.Event()
     hashes: set[bytes] = set()
 
@@ -251,7 +259,7 @@ def test_collection_during_writing_loses_nothing(store: Store, state: Path) -> N
         assert store.fetch(ReadBlob(stored.hash.hex())).data == b"content %d" % number
 
 
-# --- value and undo pins --------------------------------------------------------------------------
+# --- value and undo pins -------------------------------------------------------------------------
 
 
 def test_value_pins_come_and_go_with_values_and_sessions(store: Store, state: Path) -> None:
@@ -288,7 +296,9 @@ def test_snapshot_is_pinned_for_its_entry_until_the_entry_goes(store: Store, sta
         finish(
             first,
             statements=(statement(first + 1, first),),
-            undo=(UndoRow(entry_id=first + 1, op="restore_bytes", inverse=inverse, snapshot=prior),),
+            undo=(
+                UndoRow(entry_id=first + 1, op="restore_bytes", inverse=inverse, snapshot=prior),
+            ),
         )
     )
     assert [(p.reason, p.holder) for p in store.fetch(Pins())] == [("undo", str(first + 1))]
@@ -297,7 +307,7 @@ def test_snapshot_is_pinned_for_its_entry_until_the_entry_goes(store: Store, sta
     assert store.fetch(Pins()) == []
 
 
-# --- retention ------------------------------------------------------------------------------------
+# --- retention -----------------------------------------------------------------------------------
 
 
 def fill_old(store: Store, number: int, ts: int) -> list[int]:
@@ -380,7 +390,7 @@ def test_free_pages_are_given_back(store: Store, state: Path) -> None:
     assert free < 10
 
 
-# --- after a start --------------------------------------------------------------------------------
+# --- after a start -------------------------------------------------------------------------------
 
 
 def test_sweep_removes_what_belongs_to_nothing(store: Store, state: Path) -> None:
@@ -401,7 +411,12 @@ def test_sweep_removes_what_belongs_to_nothing(store: Store, state: Path) -> Non
     swept = store.perform(Sweep(started_s=time.time() - 60))
 
     assert (swept.files, swept.rows) == (3, 1)
-    assert [p.exists() for p in (interrupted, temporary, stray, fresh)] == [False, False, False, True]
+    assert [p.exists() for p in (interrupted, temporary, stray, fresh)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
     assert rows(state, "SELECT hash FROM blob") == [(kept,)]
     assert store.fetch(ReadBlob(kept.hex())).data == b"kept"
 

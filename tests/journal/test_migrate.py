@@ -40,7 +40,8 @@ CREATE INDEX idx_entry_ts ON entry(ts);
 CREATE INDEX idx_output_entry ON output(entry_id);
 """
 TRANSCRIPT_1 = """
-CREATE TABLE transcript_event (entry_id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, payload TEXT NOT NULL);
+CREATE TABLE transcript_event (entry_id INTEGER PRIMARY KEY, ts INTEGER NOT NULL,
+    payload TEXT NOT NULL);
 """
 HASH = blake3(b"hello").digest()
 
@@ -85,9 +86,9 @@ def version_1(state: Path, *, version: int = 1, transcript: bool = True, extra: 
         for entry_id in (1, 9):
             payload = f'{{"n": {entry_id}}}'
             connection.execute(
-                "INSERT INTO transcript_event VALUES (?, ?, ?)", (entry_id, entry_id * 1000, payload)
+                "INSERT INTO transcript_event VALUES (?, ?, ?)",
+                (entry_id, entry_id * 1000, payload),
             )
-    connection.execute("DELETE FROM entry WHERE id = 9 AND ?", (0,))
     if extra:
         connection.executescript(extra)
     connection.execute(f"PRAGMA user_version = {version}")

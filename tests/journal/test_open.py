@@ -42,7 +42,7 @@ def test_fresh_store_has_schema_2_and_every_table(state: Path) -> None:
 
 def test_everything_is_private_to_its_owner(state: Path) -> None:
     with open_store(state) as store:
-        _, done = run(store, outputs=(Output("value", b"content"),))
+        run(store, outputs=(Output("value", b"content"),))
         store.ingest_now(b"more")
         found = [state, *state.rglob("*")]
         assert len(found) > 8
@@ -208,7 +208,7 @@ def test_ids_go_on_after_a_restart_and_are_never_given_twice(state: Path) -> Non
 
 def test_memory_store_leaves_nothing_behind() -> None:
     store = open_store(None)
-    _, done = run(store, outputs=(Output("value", b"gone tomorrow"),))
+    run(store, outputs=(Output("value", b"gone tomorrow"),))
     directory = store.directory
     assert directory.is_dir()
     store.close()

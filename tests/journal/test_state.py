@@ -1,4 +1,6 @@
-"""Sessions, cells, shares, tasks, plans, audit (chapter 61 §2.2, chapter 50 §3.6, chapter 60 §5.12)."""
+"""Sessions, cells, shares, tasks, plans, audit (chapter 61 §2.2, chapter 50 §3.6, chapter 60
+§5.12).
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ from tests.journal.support import OWNER, SESSION, open_store, rows, run, session
 FAR = 10**18
 
 
-# --- sessions -------------------------------------------------------------------------------------
+# --- sessions ------------------------------------------------------------------------------------
 
 
 def test_session_keeps_id_and_creation_time(any_store: Store) -> None:
@@ -141,7 +143,7 @@ def test_shares_are_the_complete_list_and_survive_a_restart(state: Path) -> None
             store.apply(SetShares(session + 1, ("x",), "full"))
 
 
-# --- tasks ----------------------------------------------------------------------------------------
+# --- tasks ---------------------------------------------------------------------------------------
 
 
 def test_task_ends_once(any_store: Store) -> None:
@@ -204,7 +206,7 @@ def test_task_numbers_go_on_after_the_records_are_gone(state: Path) -> None:
         assert store.reserve_task() == 4
 
 
-# --- plans ----------------------------------------------------------------------------------------
+# --- plans ---------------------------------------------------------------------------------------
 
 
 def key(number: int = 0, owner: str = OWNER, session: str = SESSION) -> PlanKey:
@@ -365,7 +367,7 @@ def test_nothing_another_owner_does_touches_a_plan(any_store: Store) -> None:
     assert fetched(any_store).src == "rm x"
 
 
-# --- audit ----------------------------------------------------------------------------------------
+# --- audit ---------------------------------------------------------------------------------------
 
 
 def test_audit_rows_belong_to_the_change_they_tell_of(store: Store, state: Path) -> None:
@@ -376,6 +378,6 @@ def test_audit_rows_belong_to_the_change_they_tell_of(store: Store, state: Path)
 
     store.apply(plan())
     store.apply(Together((RequestPlan(key(), 1), AppendAudit((row,)))))
-    assert rows(state, "SELECT ts, kind, principal, owner, session, plan_ref, detail FROM audit") == [
-        (5, "approved", "uid:0", OWNER, SESSION, key().ref, '{"approver":"uid:0"}')
-    ]
+    assert rows(
+        state, "SELECT ts, kind, principal, owner, session, plan_ref, detail FROM audit"
+    ) == [(5, "approved", "uid:0", OWNER, SESSION, key().ref, '{"approver":"uid:0"}')]

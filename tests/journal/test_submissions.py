@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,10 @@ def test_finish_completes_row_outputs_events_and_cells_at_once(any_store: Store)
 
     row = entry(any_store, entry_id)
     assert (row.state, row.ok, row.status, row.dur_ns) == ("finished", True, 0, 1000)
-    assert [(output.kind, output.length) for output in row.outputs] == [("value", 18), ("render", 2)]
+    assert [(output.kind, output.length) for output in row.outputs] == [
+        ("value", 18),
+        ("render", 2),
+    ]
     assert tuple(output.hash for output in row.outputs) == done.output_hashes
     assert done.output_hashes[1] == blake3(b"42").digest()
     assert (done.journal_seq_all, done.journal_seq, done.transcript_seq) == (0, 0, 0)
@@ -95,9 +99,7 @@ def test_three_statements_make_one_submission_row_and_one_journal_event(any_stor
     first = any_store.reserve_entries(4)
     any_store.apply(begin(first))
     any_store.apply(
-        finish(
-            first, statements=tuple(statement(first + 1 + n, first, n) for n in range(3))
-        )
+        finish(first, statements=tuple(statement(first + 1 + n, first, n) for n in range(3)))
     )
 
     submissions = any_store.fetch(QueryEntries(EntryFilter(), EVERYTHING))
@@ -110,7 +112,7 @@ def test_three_statements_make_one_submission_row_and_one_journal_event(any_stor
         ("submission", None, None),
     ]
     for channel in ("journal", "session.transcript"):
-        log = LogEvents(channel, OWNER, -1, None, 10, newest=False)  # type: ignore[arg-type]
+        log = LogEvents(channel, OWNER, -1, None, 10, newest=False)
         assert [event.seq for event in any_store.fetch(log).events] == [0]
 
 
@@ -209,7 +211,7 @@ def test_refused_finish_takes_no_event_number(any_store: Store) -> None:
     assert (done.journal_seq_all, done.journal_seq, done.transcript_seq) == (1, 1, 1)
 
 
-# --- outputs --------------------------------------------------------------------------------------
+# --- outputs -------------------------------------------------------------------------------------
 
 
 def test_same_content_twice_is_two_rows_and_one_blob(store: Store, state: Path) -> None:
@@ -308,7 +310,7 @@ def _content(content: bytes, source: str) -> bytes | FileContent:
     return FileContent(fd, len(content))
 
 
-# --- approvals, tasks, recovery -------------------------------------------------------------------
+# --- approvals, tasks, recovery ------------------------------------------------------------------
 
 KEY = PlanKey(OWNER, OWNER, SESSION, "plan:" + "ab" * 16)
 
@@ -400,17 +402,21 @@ def test_restart_interrupts_running_rows_and_fails_running_tasks(state: Path) ->
         assert (again.interrupted, again.failed_tasks) == ((), ())
 
 
-# --- batches --------------------------------------------------------------------------------------
+# --- batches -------------------------------------------------------------------------------------
 
 
 def test_bad_operation_does_not_spoil_its_neighbours(any_store: Store) -> None:
     outcomes: dict[int, StoreError | None] = {}
+
+    def note(entry_id: int, result: object, error: StoreError | None) -> None:
+        outcomes[entry_id] = error
+
     ids = [any_store.reserve_entries() for _ in range(7)]
     bad = {ids[2], ids[5]}
     for entry_id in ids:
         any_store.post(begin(entry_id), lambda result, error: None)
         end = finish(entry_id, session="wrong" if entry_id in bad else SESSION)
-        any_store.post(end, lambda result, error, key=entry_id: outcomes.update({key: error}))
+        any_store.post(end, partial(note, entry_id))
     any_store.apply(Probe())
 
     assert {entry_id for entry_id, error in outcomes.items() if error is not None} == bad

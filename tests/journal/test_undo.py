@@ -24,7 +24,11 @@ PRIOR = b"prior content"
 
 
 def restore(entry_id: int, prior: bytes | None = PRIOR, name: str | None = None) -> UndoRow:
-    inverse = {"kind": "restore_bytes", "path": "/p/f", "prior_hash": name or blake3(PRIOR).hexdigest()}
+    inverse = {
+        "kind": "restore_bytes",
+        "path": "/p/f",
+        "prior_hash": name or blake3(PRIOR).hexdigest(),
+    }
     return UndoRow(
         entry_id=entry_id, op="restore_bytes", inverse=json.dumps(inverse).encode(), snapshot=prior
     )
@@ -117,9 +121,7 @@ def test_truncated_snapshot_is_no_inverse() -> None:
         store.apply(begin(first))
         cut = store.content.cut(PRIOR)[0]
         row = restore(first + 1, PRIOR, blake3(cut).hexdigest())
-        done = store.apply(
-            finish(first, statements=(statement(first + 1, first),), undo=(row,))
-        )
+        done = store.apply(finish(first, statements=(statement(first + 1, first),), undo=(row,)))
         assert done.undo_skipped == 1
         assert store.fetch(UndoOfEntry(first, None)) == []
 
