@@ -95,7 +95,7 @@ def _callback_of_one(ev: Evaluator, closure: Closure) -> Callable[..., Value]:
     if code.boxed:
         return _general_callback(ev, closure)
     if code.direct is not None:
-        return code.direct(ev, closure, _general_callback(ev, closure))
+        return code.direct.checked(ev, closure, _general_callback(ev, closure))
     captured, body, padding = closure.captured, code.body, code.padding
     token = ev.cancel
 
@@ -121,7 +121,7 @@ def _callback_of_two(ev: Evaluator, closure: Closure) -> Callable[..., Value]:
     if code.boxed:
         return _general_callback(ev, closure)
     if code.direct is not None:
-        return code.direct(ev, closure, _general_callback(ev, closure))
+        return code.direct.checked(ev, closure, _general_callback(ev, closure))
     captured, body, padding = closure.captured, code.body, code.padding
     token = ev.cancel
 

@@ -19,6 +19,7 @@ from worker.language import ast
 from worker.values.types import MISSING, Span, Value
 
 if TYPE_CHECKING:
+    from worker.evaluate.direct import Direct
     from worker.evaluate.evaluator import Evaluator
     from worker.evaluate.static import StaticScope
 
@@ -68,16 +69,13 @@ class Code:
     convert), else -1; `plain` is the same number when moreover no slots follow the
     parameters and none of them lives in a cell. `parameters` and `padding` are the unbound slots of a fresh frame: those
     of the parameters and those behind them. `boxed` are the parameters that live in cells, by slot
-    and name. `direct` makes a plain Python function of a small lambda (worker.evaluate.direct).
-    `leaf`: the body can call nothing and run no command, so a call of it needs no place in the
-    count of nested calls."""
+    and name. `direct` makes plain Python functions of a small lambda (worker.evaluate.direct)."""
 
     __slots__ = (
         "body",
         "boxed",
         "captures",
         "direct",
-        "leaf",
         "name",
         "node",
         "padding",
@@ -107,8 +105,7 @@ class Code:
         self.boxed: tuple[tuple[int, str], ...] = ()
         self.positional = -1
         self.plain = -1
-        self.direct: Any = None
-        self.leaf = False
+        self.direct: Direct | None = None
         # The compiled call of an alias.
         self.site: Any = None
         # The scope inside the function, for what is looked up while it runs.

@@ -14,7 +14,7 @@ from worker.evaluate.binding import element_type
 from worker.evaluate.callables import Closure, Command
 from worker.evaluate.code import Code, Param, Rest, Thunk
 from worker.evaluate.compiler import CONSTRUCT, Compiler, Position, compiles
-from worker.evaluate.direct import direct_maker
+from worker.evaluate.direct import direct_of
 from worker.evaluate.operands import classify
 from worker.evaluate.static import FIRST_FREE_SLOT, Frame, StaticScope
 from worker.language import ast
@@ -47,16 +47,14 @@ def lambda_code(compiler: Compiler, node: ast.Lambda, scope: StaticScope) -> Cod
         code.body = compiler.construct(node.body.block, inner)
     else:
         code.body = compiler.value(node.body, inner)
-        operand = classify(compiler, node.body, inner)
-        code.direct = direct_maker(operand, code.positional)
-        code.leaf = code.direct is not None and not operand.mentions_root
+        code.direct = direct_of(classify(compiler, node.body, inner), code.positional)
     return _finished(compiler, code, inner, node.body)
 
 
 def function_code(compiler: Compiler, decl: ast.FnDecl, scope: StaticScope) -> Code:
     code = Code(decl, compiler.src, decl.name)
     inner = scope.inner_function()
-    _parameters(compiler, code, decl.params, decl.rest, decl, inner)
+    _parameters(compiler, code, decl.params, decl.rest, decl.body, inner)
     code.body = compiler.construct(decl.body, inner)
     return _finished(compiler, code, inner, decl)
 
@@ -70,7 +68,8 @@ def _parameters(
     scope: StaticScope,
 ) -> None:
     """Declare the parameters and compile their defaults, each of which sees the earlier ones."""
-    names = compiler.mentions.of(body)
+    # The function itself is a closure; what counts here are closures inside it.
+    names = compiler.mentions.of_all([body, *params])
     variables = [scope.declare(param.name, names.captures(param.name)) for param in params]
     rest_variable = None
     if rest is not None:

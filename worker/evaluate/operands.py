@@ -94,11 +94,6 @@ class Operand(NamedTuple):
         return all(part.direct for part in self.parts)
 
     @property
-    def mentions_root(self) -> bool:
-        """Whether a root name is read, which may be unbound and then mean a command."""
-        return self.kind == "root" or any(part.mentions_root for part in self.parts)
-
-    @property
     def plain(self) -> bool:
         """Whether fetching it runs nothing and can be noticed by nothing."""
         return self.kind not in ("thunk", "operator", "field")
