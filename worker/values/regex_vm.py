@@ -231,16 +231,23 @@ class Program:
 
     def search(self, text: str, start: int) -> Slots | None:
         """The leftmost match at or after `start`: character offsets of all groups, -1 for unset."""
+        return self._run(text, start, anchored=False)[0]
+
+    def match_at(self, text: str, start: int) -> tuple[Slots | None, int]:
+        """The match that starts exactly at `start`, and the offset at which that was decided."""
+        return self._run(text, start, anchored=True)
+
+    def _run(self, text: str, start: int, anchored: bool) -> tuple[Slots | None, int]:
         empty = (-1,) * self._slots
         threads: list[tuple[int, Slots]] = []
         found: Slots | None = None
         at = start
         while True:
-            if found is None:
+            if found is None and (at == start or not anchored):
                 seen = {pc for pc, _ in threads}
                 self._follow(threads, seen, self._start, (at, *empty[1:]), text, at)
-            if not threads and found is not None:
-                return found
+            if not threads and (anchored or found is not None):
+                return found, at
             char = text[at] if at < len(text) else ""
             following: list[tuple[int, Slots]] = []
             reached: set[int] = set()
@@ -254,7 +261,7 @@ class Program:
                     self._follow(following, reached, instruction.then, slots, text, at + 1)
             threads = following
             if not char:
-                return found
+                return found, at
             at += 1
 
     def _follow(

@@ -37,6 +37,8 @@ from worker.values.types import Regex
 # The engine refuses counts whose product over nested repetitions is larger.
 _ENGINE_REPEAT_MAX: Final = 1000
 _TRANSLATION_CHARS_MAX: Final = 4 * 2**20
+# Characters of failed attempts, per character of text, after which candidates no longer pay.
+_FAILED_PER_CHAR_MAX: Final = 8
 
 # Assertions in the engine's syntax; those of the second table are exact for ASCII text only, and
 # the ones in neither table have no equivalent.
@@ -59,10 +61,15 @@ class _NotInEngine(Exception):
 
 
 class _Writer:
-    """Writes a tree in the engine's syntax; `ascii_only`: exact for ASCII text only."""
+    """Writes a tree in the engine's syntax; `ascii_only`: exact for ASCII text only.
 
-    def __init__(self) -> None:
+    `relaxed` leaves out every assertion that is not exact: the result matches at least wherever the
+    pattern does.
+    """
+
+    def __init__(self, relaxed: bool = False) -> None:
         self.ascii_only = False
+        self._relaxed = relaxed
 
     def write(self, node: Node, capturing: bool) -> str:
         if isinstance(node, Char):
@@ -86,6 +93,8 @@ class _Writer:
         text = _EXACT.get(node)
         if text is not None:
             return text
+        if self._relaxed:
+            return "(?:)"
         self.ascii_only = True
         text = _EXACT_IN_ASCII.get(node)
         if text is None:
@@ -164,7 +173,7 @@ class Match:
 class Engine:
     """The compiled form of one pattern."""
 
-    # `_program` is made on first use, by whichever thread comes first; making it twice is harmless.
+    # `_machine` is made on first use, by whichever thread comes first; making it twice is harmless.
     def __init__(self, src: str) -> None:
         try:
             self._parsed: Parsed = parse(src)
@@ -183,7 +192,7 @@ class Engine:
             raise arg_error(f"invalid regex: {text}") from None
         self._ascii_only = writer.ascii_only
         self._groups = self._parsed.groups
-        self._program: Program | None = None
+        self._machine: tuple[Program, re2._Regexp] | None = None
 
     def search(self, text: str) -> Match | None:
         """The leftmost match."""
@@ -200,15 +209,18 @@ class Engine:
         return self._by_engine(text, ascii_text)
 
     def _by_machine(self, text: str) -> Iterator[Match]:
-        if self._program is None:
+        if self._machine is None:
             try:
-                self._program = Program(self._parsed)
+                program = Program(self._parsed)
             except ProgramTooLarge:
                 raise arg_error("invalid regex: compiled regex exceeds size limit") from None
+            relaxed = _Writer(relaxed=True).write(self._parsed.root, False)
+            self._machine = (program, re2.compile(relaxed, engine_options()))
         names = self._parsed.names
+        search = _MachineSearch(*self._machine, text)
         at, previous_end = 0, -1
         while at <= len(text):
-            slots = self._program.search(text, at)
+            slots = search.leftmost(at)
             if slots is None:
                 return
             start, end = slots[0], slots[1]
@@ -233,6 +245,51 @@ class Engine:
                 continue
             previous_end = at = end
             yield Match(text, offsets.of_match(found), names)
+
+
+class _MachineSearch:
+    """Searches of one text by the machine, started only where a match is possible.
+
+    The engine finds those places quickly with the relaxed pattern. When too many of them fail, the
+    machine searches by itself, so that the time stays linear in the text.
+    """
+
+    # `_byte` in `_data` and `_char` in `_text` are the same place; both only move forward.
+    def __init__(self, program: Program, candidates: re2._Regexp, text: str) -> None:
+        self._program = program
+        self._candidates = candidates
+        self._text = text
+        self._data = text.encode()
+        self._byte = 0
+        self._char = 0
+        self._failures_left = _FAILED_PER_CHAR_MAX * (len(text) + 1)
+
+    def leftmost(self, at: int) -> tuple[int, ...] | None:
+        """The leftmost match at or after the character offset `at`, which never decreases."""
+        while self._failures_left > 0:
+            candidate = self._candidate(at)
+            if candidate is None:
+                return None
+            slots, decided = self._program.match_at(self._text, candidate)
+            if slots is not None:
+                return slots
+            self._failures_left -= decided - candidate + 1
+            at = candidate + 1
+            if at > len(self._text):
+                return None
+        return self._program.search(self._text, at)
+
+    def _candidate(self, at: int) -> int | None:
+        self._byte += len(self._text[self._char : at].encode())
+        self._char = at
+        found = self._candidates.search(self._data, self._byte)
+        if found is None:
+            return None
+        start, end = found.span()
+        self._failures_left -= end - start
+        self._char += len(self._data[self._byte : start].decode())
+        self._byte = start
+        return self._char
 
 
 class _Offsets:
