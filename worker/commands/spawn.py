@@ -123,7 +123,8 @@ def start(
 ) -> tuple[Running, int]:
     """Resolve, judge and launch a program; the registered child and its start (monotonic ns).
 
-    The child's argv[0] is the resolved path. The caller must see to it that the child is reaped.
+    The child's argv[0] is the resolved path; a name the tool scopes resolve is replaced in `argv`
+    itself. The caller must see to it that the child is reaped.
     """
     environment = ev.env if env is None else env
     directory = ev.cwd if cwd is None else cwd
@@ -168,6 +169,8 @@ def _request(
         tool = ev.host.reef.resolve(ev, name, env, span)
         if tool is not None:
             path, content_hash = tool.path, tool.content_hash
+            # What the outcome shows is the tool that ran (chapter 41 §B4).
+            argv[0] = os.fsencode(path)
             if tool.search_path is not None:
                 env = {**env, b"PATH": tool.search_path}
     if path is None:
