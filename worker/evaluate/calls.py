@@ -74,34 +74,31 @@ def call_command(
 
 def callback(ev: Evaluator, fn: Value) -> Callable[..., Value]:
     """See `Evaluator.callback`."""
-    if type(fn) is Closure:
-        return _CALLBACKS.get(fn.code.positional, _general_callback)(ev, fn)
+    if type(fn) is not Closure:
+        return lambda *args: ev.call(fn, list(args))
 
-    def call(*args: Value) -> Value:
-        return ev.call(fn, list(args))
+    def ordinary(*args: Value) -> Value:
+        return call_closure(ev, fn, list(args))
 
-    return call
-
-
-def _general_callback(ev: Evaluator, closure: Closure) -> Callable[..., Value]:
-    def call(*args: Value) -> Value:
-        return call_closure(ev, closure, list(args))
-
-    return call
-
-
-def _callback_of_one(ev: Evaluator, closure: Closure) -> Callable[..., Value]:
-    code = closure.code
-    if code.boxed:
-        return _general_callback(ev, closure)
+    code = fn.code
+    if code.boxed or ev.call_depth >= NESTED_CALLS_MAX:
+        return ordinary
     if code.direct is not None:
-        return code.direct.checked(ev, closure, _general_callback(ev, closure))
-    captured, body, padding = closure.captured, code.body, code.padding
+        return code.direct.bind(ev, fn, ordinary)
+    if code.positional == 1:
+        return _callback_of_one(ev, fn, ordinary)
+    return ordinary
+
+
+def _callback_of_one(
+    ev: Evaluator, closure: Closure, ordinary: Callable[..., Value]
+) -> Callable[..., Value]:
+    captured, body, padding = closure.captured, closure.code.body, closure.code.padding
     token = ev.cancel
 
-    def call(a: Value = MISSING, b: Value = MISSING, *more: Value) -> Value:
-        if b is not MISSING or a is MISSING:
-            return call_closure(ev, closure, _given(a, b, more))
+    def call(item: Value, over: Value = MISSING) -> Value:
+        if over is not MISSING:
+            return ordinary(item, over)
         if token.cancelled:
             raise Cancelled
         depth = ev.call_depth
@@ -109,44 +106,11 @@ def _callback_of_one(ev: Evaluator, closure: Closure) -> Callable[..., Value]:
             raise recursion_limit()
         ev.call_depth = depth + 1
         try:
-            return body([ev, captured, a, *padding])
+            return body([ev, captured, item, *padding])
         finally:
             ev.call_depth = depth
 
     return call
-
-
-def _callback_of_two(ev: Evaluator, closure: Closure) -> Callable[..., Value]:
-    code = closure.code
-    if code.boxed:
-        return _general_callback(ev, closure)
-    if code.direct is not None:
-        return code.direct.checked(ev, closure, _general_callback(ev, closure))
-    captured, body, padding = closure.captured, code.body, code.padding
-    token = ev.cancel
-
-    def call(a: Value = MISSING, b: Value = MISSING, *more: Value) -> Value:
-        if b is MISSING or more:
-            return call_closure(ev, closure, _given(a, b, more))
-        if token.cancelled:
-            raise Cancelled
-        depth = ev.call_depth
-        if depth >= NESTED_CALLS_MAX:
-            raise recursion_limit()
-        ev.call_depth = depth + 1
-        try:
-            return body([ev, captured, a, b, *padding])
-        finally:
-            ev.call_depth = depth
-
-    return call
-
-
-def _given(a: Value, b: Value, more: tuple[Value, ...]) -> list[Value]:
-    return [value for value in (a, b) if value is not MISSING] + list(more)
-
-
-_CALLBACKS: Final = {1: _callback_of_one, 2: _callback_of_two}
 
 
 # -- calls by name ---------------------------------------------------------------------------------

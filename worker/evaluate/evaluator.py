@@ -151,7 +151,7 @@ class Evaluator:
         raise raised("type_error", f"{type_name(fn)} is not callable")
 
     def callback(self, fn: Value) -> Callable[..., Value]:
-        """`fn` as a Python function of positional values, for methods that call it many times.
+        """`fn` as a Python function of one or two values, for methods that call it many times.
 
         The result belongs to this evaluator and thread. Errors appear when it is first called.
         """
