@@ -334,8 +334,3 @@ def _engine(src: str) -> Engine:
 def compile_regex(src: str) -> Regex:
     """The regex value of a pattern. Raises arg_error when it is not in the dialect."""
     return Regex(src, _engine(src))
-
-
-def escape(text: str) -> str:
-    """A pattern that matches exactly this text."""
-    return "".join([char_text(ord(char)) for char in text])
