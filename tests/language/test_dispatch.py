@@ -220,7 +220,8 @@ def test_a_leading_dot_line_has_an_empty_receiver_span() -> None:
 
 LEGAL_RESULT_NAMES = [
     "let it = 1", "fn f(it, ...out) {}", "let f = (it) => 1", "{it: 1}.it", "f(out: 1)",
-    "match 1 { it => 2 }", "for out in [] {}", "^it", "echo (it)", "ls && it", "1.feed(it)", "(it x)",
+    "match 1 { it => 2 }", "for out in [] {}", "^it", "echo (it)", "ls && it", "1.feed(it)",
+    "(it x)",
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from worker.language import ParseContext, ParseError, Program, parse
-from worker.language.ast import CmdCall, ExprStmt, Span
+from worker.language.ast import Bool, CmdCall, ExprStmt, Span
 
 
 def context(*values: str, repl: bool = False) -> ParseContext:
@@ -61,6 +61,8 @@ def _outline(node: Any) -> str:
         return json.dumps(node)
     if isinstance(node, ExprStmt):
         return _outline(node.expr)
+    if isinstance(node, Bool):
+        return f"(bool {json.dumps(node.value)})"
     config = node.__struct_config__
     words = [str(config.tag)] if config.tag is not None else []
     for name in node.__struct_fields__:
@@ -68,7 +70,7 @@ def _outline(node: Any) -> str:
         if value is None or value is False or value == [] or isinstance(value, Span):
             continue
         if value is True:
-            words.append(name if name != "value" else "true")
+            words.append(name)
         elif isinstance(value, CmdCall):
             words += [value.head, *_call_words(value)]
         else:
