@@ -125,7 +125,9 @@ def _stored_version(path: Path) -> int | None:
         return None
     wal = path.with_name(f"{path.name}-wal")
     if wal.exists() and wal.stat().st_size:
-        connection = sqlite3.connect(f"file:{_uri(path)}?mode=ro", uri=True, isolation_level=None)
+        connection = sqlite3.connect(
+            f"file:{file_uri(path)}?mode=ro", uri=True, isolation_level=None
+        )
         try:
             return int(connection.execute("PRAGMA user_version").fetchone()[0])
         finally:
@@ -137,7 +139,7 @@ def _stored_version(path: Path) -> int | None:
     return int.from_bytes(header[VERSION_OFFSET : VERSION_OFFSET + 4], "big", signed=True)
 
 
-def _uri(path: Path) -> str:
+def file_uri(path: Path) -> str:
     return str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
