@@ -215,12 +215,12 @@ def run_language_script(
 
 def source_file(ev: Evaluator, path: Path, span: Span | None) -> Value:
     """Evaluate a file as top-level statements in the current scope (`source`)."""
-    from worker.evaluate.program import parse_context, run_in_place
+    from worker.evaluate.program import run_in_place
     from worker.language import parse
 
     source = read_source(ev, path, span)
     try:
-        program = parse(source, parse_context(ev))
+        program = parse(source)
     except ParseError as error:
         raise parse_failure(error) from None
     return run_in_place(ev, program, source)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 Position = Literal["stmt", "value"]
 
 NESTED_CALLS_MAX: Final = 10_000
+# Files that run each other in a circle would otherwise end with the worker's memory.
+NESTED_PROGRAMS_MAX: Final = 500
 
 NO_TRUTHINESS: Final = (
     "there is no truthiness: a condition is a bool or a command's outcome; "
@@ -86,6 +88,8 @@ class Evaluator:
         self.shows: bool = self.host.sink is not nowhere
         self.call_depth: int = 0
         self.depth_base: int = 0
+        # Programs running inside each other on this thread: scripts, sourced files, modules.
+        self.nesting: int = 0
         # Whether this runs a script file: those are parsed without knowledge of bindings.
         self.script: bool = False
         # Text the running program was compiled from; its spans are offsets into it.
@@ -126,6 +130,8 @@ class Evaluator:
             nested.root = Scope()
             nested.plans = {}
             nested.script = True
+        else:
+            nested.nesting = 0
         if sink is not None:
             nested.sink = sink  # type: ignore[method-assign]
             nested.shows = True

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from worker.errors import Cancelled, Raised
+from worker.errors import Cancelled, Raised, raised
 from worker.evaluate.blocks import declared_names, is_command_statement
 from worker.evaluate.calls import recursion_limit
 from worker.evaluate.code import Frame, Thunk
@@ -24,6 +24,7 @@ from worker.evaluate.compiler import (
     root_scope,
     setup_lines,
 )
+from worker.evaluate.evaluator import NESTED_PROGRAMS_MAX
 from worker.evaluate.static import FIRST_FREE_SLOT, Function, Place, StaticScope, slot_cell
 from worker.evaluate.scopes import Cell
 from worker.evaluate.templates import specialise
@@ -136,6 +137,21 @@ def run_steps(
     ev: Evaluator, compiled: CompiledProgram, frame: Frame, src: str, *, silent: bool = False
 ) -> Value:
     """The program loop: rows, errors, echo, exit. `silent`: nothing is shown."""
+    if ev.nesting >= NESTED_PROGRAMS_MAX:
+        raise raised(
+            "recursion_limit",
+            f"recursion limit exceeded ({NESTED_PROGRAMS_MAX} programs inside each other)",
+        )
+    ev.nesting += 1
+    try:
+        return _run_all(ev, compiled, frame, src, silent)
+    finally:
+        ev.nesting -= 1
+
+
+def _run_all(
+    ev: Evaluator, compiled: CompiledProgram, frame: Frame, src: str, silent: bool
+) -> Value:
     if compiled.prepare is not None:
         compiled.prepare(frame)
     hooks = ev.hooks
