@@ -68,10 +68,16 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_DELETE = handle_any  # noqa: N815
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that gave up is part of some tests."""
+
+
 @pytest.fixture
 def server() -> Iterator[Any]:
-    running: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    running.daemon_threads = True
+    running: Any = Server(("127.0.0.1", 0), Handler)
     running.seen, running.hung, running.release = [], threading.Event(), threading.Event()
     running.url = f"http://127.0.0.1:{running.server_port}"
     thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})

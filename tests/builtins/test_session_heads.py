@@ -390,6 +390,7 @@ class Refusing:
         ("cd d", "session_write"),
         ("env", "env_read"),
         ("os.env()", "env_read"),
+        ("which sh", "env_read"),
         ("journal", "journal_read"),
         ('secret.get("k")', "secret_use"),
         ('http.get("http://127.0.0.1:1/")', "net_connect"),

@@ -257,6 +257,12 @@ def test_a_user_file_has_the_lowest_priority(tmp_path: Path) -> None:
     assert shell.inline("(reef).out.map(r => [r.name, r.constraint])") == '[["node", "18"]]'
 
 
+def test_an_option_alone_makes_a_scope(project: Shell) -> None:
+    assert project.code("reef lock") == "reef_not_found"
+    manifest(project, "[options]\nhermetic = false\n")
+    assert project.out("reef lock").rows == []
+
+
 def test_an_edited_manifest_counts_at_once(project: Shell) -> None:
     file = manifest(project, '[tools]\nnode = "18"\n')
     assert project.inline("(reef).out.map(.constraint)") == '["18"]'

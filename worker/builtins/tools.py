@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from worker.builtins.authority import check_env_read, check_write
 from worker.builtins.effects import OPAQUE, Rule
 from worker.builtins.registry import Call, builtin
 from worker.commands.lookup import find_program
@@ -64,6 +65,7 @@ def which(call: Call) -> Value:
     if len(values) != 1:
         raise arg_error("which requires exactly one command")
     name = _tool_name(values[0])
+    check_env_read(call.ev, "PATH")
     if call.args.flag("a", "all"):
         return _all_candidates(call.ev, name)
     return _which(call.ev, reef_of(call.ev), name)
@@ -298,8 +300,6 @@ def _manifest_to_edit(ev: Evaluator, reef: Reef) -> str:
 
 def _edit_manifest(ev: Evaluator, path: str, name: str, constraint: str) -> None:
     """Set one constraint and keep everything else as it was written."""
-    from worker.builtins.authority import check_write
-    from worker.builtins.undo_records import overwriting
     from worker.commands.reef.failures import provider_failure
 
     try:
@@ -317,7 +317,7 @@ def _edit_manifest(ev: Evaluator, path: str, name: str, constraint: str) -> None
     tools[name] = constraint
     check_write(ev, path)
     try:
-        with overwriting(ev, path), open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8") as file:
             file.write(tomlkit.dumps(document))
     except OSError as error:
         raise provider_failure(f"writing manifest: {error}") from None

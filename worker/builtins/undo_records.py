@@ -132,7 +132,7 @@ def take_snapshot(ev: Evaluator, path: str) -> Snapshot | None:
                 return None
             content = file.readall()
         prior_hash = ev.host.journal.snapshot(ev.entry, content)
-    except OSError:
+    except (OSError, ValueError):
         return None
     return None if prior_hash is None else Snapshot(recorded_path(path), prior_hash)
 

@@ -49,6 +49,7 @@ class Scope:
     tools: Mapping[str, Mention] = field(default_factory=dict)
     runners: Mapping[str, list[str]] = field(default_factory=dict)
     hermetic: bool = False
+    has_options: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def discover(directory: str, user_file: str | None) -> Chain:
         except (ValueError, RecursionError) as error:
             malformed.append((path, str(error)))
             continue
-        if scope.tools or scope.runners or scope.hermetic:
+        if scope.tools or scope.runners or scope.has_options:
             scopes.append(scope)
             first = first or path
     anchor = native or first
@@ -152,6 +153,7 @@ def _scope(kind: str, path: str, data: Mapping[str, Any]) -> Scope:
             if (runner := _runner(value)) is not None
         },
         hermetic=options.get("hermetic") is True,
+        has_options=isinstance(options.get("hermetic"), bool),
     )
 
 
