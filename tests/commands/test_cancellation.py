@@ -259,13 +259,22 @@ assert eventually(lambda: not any(map(alive, found)))
     )
 
 
+def suspend(session: Session, pids: list[int]) -> None:
+    """Stop a running command; asked again, since it may run before its thread has noted it."""
+
+    def stopped() -> bool:
+        session.groups.signal(signal.SIGTSTP)
+        return all(state(pid) == "T" for pid in pids)
+
+    assert eventually(stopped)
+
+
 def test_suspended_command_is_continued_by_its_cancellation(
     session: Session, tmp_path: Path
 ) -> None:
     running = shell(session, "echo $$ > pid; touch ready; exec sleep 600", tmp_path / "ready")
     (pid,) = pids_in(tmp_path / "pid")
-    session.groups.signal(signal.SIGTSTP)
-    assert eventually(lambda: state(pid) == "T")
+    suspend(session, [pid])
     outcome, elapsed = running.cancel()
     assert outcome.signal == "SIGINT"
     assert elapsed < 1.0
@@ -274,8 +283,7 @@ def test_suspended_command_is_continued_by_its_cancellation(
 def test_suspending_and_resuming_go_to_the_whole_group(session: Session, tmp_path: Path) -> None:
     running = Started(session, "sh", "-c", "sleep 600 & echo $! > pid; echo $$ >> pid; wait")
     found = pids_in(tmp_path / "pid", 2)
-    session.groups.signal(signal.SIGTSTP)
-    assert eventually(lambda: all(state(pid) == "T" for pid in found))
+    suspend(session, found)
     session.groups.signal(signal.SIGCONT)
     assert eventually(lambda: all(state(pid) == "S" for pid in found))
     running.cancel()

@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 from tests.commands.session import PLAIN_ENVIRONMENT, Session, program
+from worker.commands.gate import Admission, SpawnRequest
 from worker.commands.processes import TABLE
-from worker.errors import Raised
+from worker.errors import Raised, raised
+from worker.evaluate.host import Authority
 from worker.values.types import Span
 
 # Prints the fields of a process that only the process itself can see.
@@ -266,6 +268,56 @@ def test_words_are_passed_as_bytes_without_a_shell(session: Session) -> None:
 
 def test_a_word_just_below_the_limit_passes(session: Session) -> None:
     assert len(session.run("printf", "%s", b"x" * 131_071).stdout) == 131_071  # type: ignore[arg-type]
+
+
+# -- the gate --------------------------------------------------------------------------------------
+
+
+class PinningAuthority(Authority):
+    """Admits everything through a descriptor of the file it was asked about, and remembers it."""
+
+    def __init__(self, *, script: bool) -> None:
+        self.script = script
+        self.requests: list[SpawnRequest] = []
+
+    def admit_spawn(self, request: SpawnRequest) -> Admission:
+        self.requests.append(request)
+        fd = os.open(os.path.join(request.cwd, request.path), os.O_RDONLY | os.O_CLOEXEC)
+        folder = "/dev/fd" if self.script else "/proc/self/fd"
+        env = {name: value for name, value in request.env.items() if not name.startswith(b"LD_")}
+        return Admission(f"{folder}/{fd}", env, close_fds=(fd,))
+
+
+class RefusingAuthority(Authority):
+    def admit_spawn(self, request: SpawnRequest) -> Admission:
+        raise raised("spawn_denied", f"spawn of `{request.argv0}` denied")
+
+
+def test_pinned_program_runs_through_its_descriptor_which_then_closes(session: Session) -> None:
+    session.run("true")
+    session.host.authority = authority = PinningAuthority(script=False)
+    session.env[b"LD_PRELOAD"] = b""
+    before = len(os.listdir("/proc/self/fd"))
+    found = report(session)
+    assert found["fds"] == [0, 1, 2]
+    assert "LD_PRELOAD" not in found["env"]
+    assert len(os.listdir("/proc/self/fd")) == before
+    (request,) = authority.requests
+    assert (request.argv0, request.path) == (sys.executable, sys.executable)
+
+
+def test_pinned_script_is_read_through_its_descriptor(session: Session, tmp_path: Path) -> None:
+    program(tmp_path, "script", '#!/bin/sh\necho "$0 $1"\n')
+    session.host.authority = PinningAuthority(script=True)
+    outcome = session.run("./script", "a")
+    assert isinstance(outcome.stdout, bytes)
+    assert outcome.stdout.startswith(b"/dev/fd/")
+    assert outcome.stdout.endswith(b" a\n")
+
+
+def test_every_start_is_judged_and_a_refusal_has_the_span(session: Session) -> None:
+    session.host.authority = RefusingAuthority()
+    assert failure(session, "sh", "-c", "exit 0") == ("spawn_denied", "spawn of `sh` denied")
 
 
 # -- failures to start -----------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from worker.values.types import LazyBytes
 READ_BYTES: Final = 1 << 16
 # A child that fills its pipe gets a larger one: fewer switches between the two processes.
 LARGE_PIPE_BYTES: Final = 1 << 18
-DRAIN_S: Final = 0.15
+DRAIN_S: Final = 0.2
 _F_SETPIPE_SZ: Final = getattr(fcntl, "F_SETPIPE_SZ", 1031)
 
 

@@ -53,14 +53,16 @@ class SpawnRequest:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """How an admitted program starts: the file to execute (`/dev/fd/N` for a pinned one), the
-    environment, and the descriptors to close once it runs. A pinned script stays readable through
-    its descriptor, so `keep_fd` survives in the child."""
+    """How an admitted program starts: the file to execute, the environment, and the descriptors to
+    close in the worker once it runs.
+
+    A pinned program is executed through the descriptor that was judged: `/proc/self/fd/N` for a
+    binary, `/dev/fd/N` for a script, which its interpreter must be able to open.
+    """
 
     program: str
     env: Mapping[bytes, bytes]
     close_fds: tuple[int, ...] = ()
-    keep_fd: int | None = None
 
 
 def admit(ev: Evaluator, request: SpawnRequest) -> Admission:

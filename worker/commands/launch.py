@@ -9,6 +9,9 @@ beyond the call itself, so starting programs is safe from any thread.
 The child gets descriptors 0, 1 and 2 and no others: all descriptors of the worker are
 close-on-exec, and where the C library can, everything from 3 up is closed as well.
 
+A program may be given by an open descriptor of its file, as `/proc/self/fd/N` (closed once the
+program runs) or `/dev/fd/N` (stays open, so that the interpreter of a script can read it).
+
 Failure: `launch` raises OSError with the errno of the step that failed (`filename` is the program
 or the directory), and leaves no process behind.
 """
@@ -57,6 +60,7 @@ _posix_spawn: Final = _function("posix_spawn")
 _actions_init: Final = _function("posix_spawn_file_actions_init")
 _actions_destroy: Final = _function("posix_spawn_file_actions_destroy")
 _add_dup2: Final = _function("posix_spawn_file_actions_adddup2")
+_add_close: Final = _function("posix_spawn_file_actions_addclose")
 _add_open: Final = _function("posix_spawn_file_actions_addopen")
 _add_chdir: Final = _function("posix_spawn_file_actions_addchdir_np")
 _add_closefrom: Final = _function("posix_spawn_file_actions_addclosefrom_np")
@@ -162,8 +166,7 @@ def _start(
     directory = os.fsencode(cwd)
     entries = [name + b"=" + value for name, value in env.items()]
     _check_words(program, argv, entries)
-    if _add_closefrom is not None:
-        actions.add(_add_closefrom, _FIRST_CLOSED_FD)
+    _close_others(actions, program)
     # Last: a relative name among the file actions is relative to the worker's own directory.
     actions.add(_add_chdir, directory)
     pid = ctypes.c_int()
@@ -178,6 +181,26 @@ def _start(
     if code != 0:
         _raise_for(code, program, directory)
     return pid.value
+
+
+_BINARY_DESCRIPTOR: Final = b"/proc/self/fd/"
+_SCRIPT_DESCRIPTOR: Final = b"/dev/fd/"
+
+
+def _close_others(actions: _Actions, program: bytes) -> None:
+    """See to it that no descriptor but the standard ones, and the program's own, is open."""
+    first = _FIRST_CLOSED_FD
+    for prefix in (_SCRIPT_DESCRIPTOR, _BINARY_DESCRIPTOR):
+        if program.startswith(prefix):
+            own = int(program.removeprefix(prefix))
+            for fd in range(first, own):
+                actions.add(_add_close, fd)
+            if prefix == _SCRIPT_DESCRIPTOR:
+                # Copying a descriptor onto itself takes back its close-on-exec mark in the child.
+                actions.add(_add_dup2, own, own)
+            first = own + 1
+    if _add_closefrom is not None:
+        actions.add(_add_closefrom, first)
 
 
 def _check_words(program: bytes, argv: Sequence[bytes], entries: Sequence[bytes]) -> None:

@@ -249,16 +249,13 @@ class ProcessTable:
     # -- the end -------------------------------------------------------------------------------
 
     def kill_everything(self) -> None:
-        """Kill all children, leftovers and their descendants, and reap what was adopted.
+        """Kill all children, leftovers and their descendants; nothing is reaped.
 
-        Registered children are reaped by the threads that wait for them.
+        Takes no lock: a signal handler may end the worker at any moment, whoever holds one.
         """
-        for running in self.running():
-            signal_group(running.group, signal.SIGKILL)
-        with self._lock:
-            self._leftovers.clear()
+        for group in [*self._running, *self._leftovers]:
+            signal_group(group, signal.SIGKILL)
         for _ in range(_KILL_ROUNDS_MAX):
-            self.reap_adopted()
             below = [e for e in Snapshot.take().descendants([os.getpid()]) if e.alive]
             if not below:
                 return
