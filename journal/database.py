@@ -28,6 +28,8 @@ STATEMENTS_CACHED: Final = 512
 MMAP_BYTES: Final = 256 * 1024 * 1024
 CACHE_KIB: Final = 16 * 1024
 WAL_KEPT_BYTES: Final = 64 * 1024 * 1024
+# Beyond this many pages of log a commit does the checkpoint itself, however long that takes.
+LOG_PAGES_MAX: Final = 4 * 1024
 
 T = TypeVar("T")
 
@@ -91,6 +93,13 @@ def open_reader(directory: Path, *, busy_timeout_ms: int) -> sqlite3.Connection:
     return connection
 
 
+def open_checkpointer(directory: Path, *, busy_timeout_ms: int) -> sqlite3.Connection:
+    """A connection for checkpoints alone; SQLite counts one as a write."""
+    connection = _connect(str(directory / DATABASE_NAME), busy_timeout_ms)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
+
+
 def with_transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
     """Run `work` in one transaction; any exception rolls back."""
     connection.execute("BEGIN IMMEDIATE")
@@ -140,6 +149,7 @@ def _stored_version(path: Path) -> int | None:
 
 
 def file_uri(path: Path) -> str:
+    """A path as it may stand after `file:`."""
     return str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
@@ -154,6 +164,7 @@ def _prepare(connection: sqlite3.Connection, directory: Path, sync: Sync, *, fre
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA mmap_size = {MMAP_BYTES}")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES_MAX}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
         _upgrade(connection, directory)
         connection.execute("PRAGMA foreign_keys = ON")

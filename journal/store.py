@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 
 from journal import database
 from journal.cas import ContentStore
+from journal.checkpoint import Checkpointer
 from journal.completion import Completion, Deliver, Done, Waiter, hand_over
 from journal.errors import StoreClosed, StoreError, StoreUnavailable
 from journal.readers import Readers
@@ -101,11 +102,13 @@ class Store:
         self._connection = connection
         self._next_entry = _next_number(connection, "entry", "id")
         self._next_task = _next_number(connection, "task", "number")
+        self._checkpointer = None if in_memory else self._checkpoints(directory)
         self._writer = Writer(
             connection,
             self.content,
             deliver=deliver,
             on_failure_change=config.on_failure_change,
+            checkpoint=None if self._checkpointer is None else self._checkpointer.request,
             guard=guard,
         )
         self.content.on_doubt = self._writer.unlink
@@ -125,6 +128,8 @@ class Store:
         )
         self._ingest_pool = ThreadPoolExecutor(1, "journal-ingest")
         self._job_pool = ThreadPoolExecutor(1, "journal-job")
+        if self._checkpointer is not None:
+            self._checkpointer.start()
         self._writer.start()
         self._readers.start()
 
@@ -160,6 +165,12 @@ class Store:
             if config.lock is None:
                 lock.release()
             raise
+
+    def _checkpoints(self, directory: Path) -> Checkpointer:
+        timeout_ms = self.config.busy_timeout_ms
+        return Checkpointer(
+            lambda: database.open_checkpointer(directory, busy_timeout_ms=timeout_ms)
+        )
 
     # --- numbers ---------------------------------------------------------------------------------
 
@@ -351,6 +362,8 @@ class Store:
         self._ingest_pool.shutdown()
         self._readers.stop()
         self._writer.stop()
+        if self._checkpointer is not None:
+            self._checkpointer.stop()
         try:
             if self.config.path is not None:
                 self._connection.execute("PRAGMA optimize")

@@ -38,6 +38,9 @@ from journal.records import (
 )
 
 RETRY_S: Final = 5.0
+# After so many commits a pause of so long is used for a checkpoint.
+COMMITS_PER_CHECKPOINT: Final = 64
+IDLE_S: Final = 0.2
 BATCH_MAX: Final = 4096
 # Errors of the operation itself; every other error of SQLite or the system is the world's.
 OWN_ERRORS: Final = (
@@ -63,6 +66,7 @@ class Writer:
 
     # `failure` is written by the writer thread alone and read by anybody. `_in_transaction` mirrors
     # the connection for the writer thread. Items are posted from any thread; None ends the thread.
+    # `_commits` counts those since the last checkpoint that was asked for.
     failure: StoreUnavailable | None
     _items: SimpleQueue[Item | None]
 
@@ -73,11 +77,14 @@ class Writer:
         *,
         deliver: Deliver | None,
         on_failure_change: Callable[[StoreUnavailable | None], None] | None,
+        checkpoint: Callable[[], None] | None = None,
         guard: AbstractContextManager[Any] | None = None,
     ) -> None:
         self._connection = connection
         self._deliver = deliver
         self._on_failure_change = on_failure_change
+        self._checkpoint = checkpoint
+        self._commits = 0
         # Held during a batch; only an in-memory database, whose one connection is shared, has one.
         self._guard: AbstractContextManager[Any] = guard or nullcontext()
         self._changes = Changes(connection, content, self._begin)
@@ -120,9 +127,13 @@ class Writer:
         items = self._items
         while True:
             try:
-                first = items.get(timeout=RETRY_S if self.failure is not None else None)
+                first = items.get(timeout=self._patience())
             except Empty:
-                yield [(Probe(), _nobody)]
+                if self.failure is not None:
+                    yield [(Probe(), _nobody)]
+                elif self._checkpoint is not None:
+                    self._commits = 0
+                    self._checkpoint()
                 continue
             if first is None:
                 return
@@ -137,6 +148,13 @@ class Writer:
             except Empty:
                 pass
             yield batch
+
+    def _patience(self) -> float | None:
+        """How long to wait for work before there is something else to do."""
+        if self.failure is not None:
+            return RETRY_S
+        due = self._checkpoint is not None and self._commits >= COMMITS_PER_CHECKPOINT
+        return IDLE_S if due else None
 
     def _do(self, batch: list[Item]) -> list[Completion]:
         try:
@@ -211,6 +229,7 @@ class Writer:
         if self._in_transaction:
             self._connection.execute("COMMIT")
             self._in_transaction = False
+            self._commits += 1
 
     def _roll_back(self) -> None:
         self._in_transaction = False

@@ -31,6 +31,7 @@ from journal import (
     StoreConfig,
     StoreError,
     StoreUnavailable,
+    database,
     settle,
 )
 from tests.journal.support import begin, finish, open_store, run
@@ -277,3 +278,25 @@ def test_sigxfsz_is_ignored_so_that_limits_are_errors() -> None:
     """The store relies on it; Python does this for every program."""
     assert signal.getsignal(signal.SIGXFSZ) is signal.SIG_IGN
     assert resource.RLIMIT_FSIZE is not None
+
+
+def test_pause_after_many_commits_is_used_for_a_checkpoint(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("journal.writer.IDLE_S", 0.01)
+    done: queue.Queue[str] = queue.Queue()
+    real = database.open_checkpointer
+
+    def traced(directory: Path, *, busy_timeout_ms: int) -> sqlite3.Connection:
+        connection = real(directory, busy_timeout_ms=busy_timeout_ms)
+        connection.set_trace_callback(done.put)
+        return connection
+
+    monkeypatch.setattr(database, "open_checkpointer", traced)
+    with open_store(state) as store:
+        before = (state / "journal.db").stat().st_size
+        for _ in range(40):
+            run(store, src="x" * 2000)
+        assert "wal_checkpoint" in done.get(timeout=10)
+        store.apply(Probe())
+    assert (state / "journal.db").stat().st_size > before
