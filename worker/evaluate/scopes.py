@@ -33,7 +33,9 @@ class Cell:
 
     def bind(self, v: Value, mutable: bool) -> None:
         """Declare the name: the value and whether it may be assigned."""
-        self.mutable = mutable
+        if mutable is not self.mutable:
+            self.mutable = mutable
+            self.saved = MISSING
         self.lost = False
         self.v = v
 
