@@ -72,6 +72,9 @@ Reads (each a frozen value whose `run` is called with a `Source`):
 Jobs (`start(job, done)`, `await maintain(job)`, `perform(job)`) run on a thread of their own, one
 at a time: `Collect(ttl_s, budget, apply)`, `RemoveEntries(before_ns)`, `Sweep()` (after a start).
 
+Beside a running daemon `BesideReader(directory)` answers the same reads with `fetch` and changes
+nothing; `journal.backup` makes, verifies and restores archives.
+
 JSON. `ast`, `effects`, payloads and errors go in and come out as bytes. What a read returns in a
 field named `*_json` was checked to be one JSON text without control characters: it can be put into
 a frame as it is.
