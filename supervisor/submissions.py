@@ -87,6 +87,7 @@ class Submission:
         self._call_id = 0
         self._entry = 0
         self._begun = False
+        self._unposted: BeginSubmission | None = None
         self._uncommitted = False
         self._head = ""
         self._deadline: asyncio.TimerHandle | None = None
@@ -144,7 +145,8 @@ class Submission:
 
     # -- the start ---------------------------------------------------------------------------------
 
-    def on_started(self, started: Started, fds: list[int]) -> None:
+    def on_started(self, started: Started, fds: list[int], *, over: bool = False) -> None:
+        """The submission begins; `over` when its end is there as well."""
         kernel = self._kernel
         if self._begun:
             close_all(fds)
@@ -171,7 +173,16 @@ class Submission:
         if started.wait:
             kernel.store.post(begin, self._begun_waiting)
         else:
-            kernel.store.post(begin, self._begun_running)
+            self._unposted = begin
+            if not over:
+                self._post_begin()
+
+    def _post_begin(self) -> None:
+        """Post the row of a program that runs already; right before its end when that is there, so
+        that both are done together."""
+        begin, self._unposted = self._unposted, None
+        if begin is not None:
+            self._kernel.store.post(begin, self._begun_running)
 
     def _begun_waiting(self, _result: None, error: Exception | None) -> None:
         worker = self._worker
@@ -219,7 +230,7 @@ class Submission:
     def _finish(self, finished: Finished, fds: list[int]) -> None:
         session, kernel = self.session, self._kernel
         if finished.started is not None:
-            self.on_started(finished.started, fds)
+            self.on_started(finished.started, fds, over=True)
         session.next_out = max(session.next_out, finished.out + 1)
         session.cwd = finished.cwd
         session.env_hash = finished.env_hash
@@ -232,7 +243,8 @@ class Submission:
             log.error("worker.exit", session=session.name, err=str(error))
             if self._worker is not None:
                 self._worker.kill("protocol: contents")
-            self._end_unrun(internal("worker_lost", "session worker ended").encode())
+            self._post_begin()
+            self._broke_off(internal("worker_lost", "session worker ended").encode())
             return
         kernel.metrics.observe("shoal_exec_duration_seconds", finished.dur_ns / 1e9)
 
@@ -242,8 +254,10 @@ class Submission:
         if self._uncommitted and kernel.config.journal.on_failure == "continue":
             self._committed(finished, body, operation.ended_ns, None, None)
         elif contents.large or session.finishing is not None:
+            self._post_begin()
             self._finish_later(operation, committed)
         else:
+            self._post_begin()
             kernel.store.post(operation, committed)
 
     def _finish_operation(self, finished: Finished, contents: Contents) -> FinishSubmission:
