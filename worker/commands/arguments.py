@@ -13,6 +13,7 @@ a value of another type, both with the span of the argument, else of the call. A
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -255,8 +256,6 @@ def expand_glob(ev: Evaluator, glob: Glob, span: Span | None = None) -> list[Pat
 
 def flag_word(item: Argument) -> bytes:
     """The one argv word of a flag, `--` or `-`, spelled as in the source (chapter 40 §2.2)."""
-    import os
-
     from worker.values.convert import argv_word
 
     spelling = os.fsencode(item.spelling)
@@ -270,8 +269,6 @@ def flag_word(item: Argument) -> bytes:
 
 def os_text(word: bytes) -> Value:
     """An argv word as a value: a `str`, or a `path` when it is not UTF-8."""
-    import os
-
     try:
         return word.decode()
     except UnicodeDecodeError:
