@@ -90,9 +90,7 @@ def _limit_error(limit: EventLimit) -> RpcError:
 
 
 def subscribe(kernel: Kernel, call: RouterCall) -> None:
-    params: EventsSubscribeParams = decode_params(
-        call.params, METHODS["events.subscribe"].decoder
-    )
+    params: EventsSubscribeParams = decode_params(call.params, METHODS["events.subscribe"].decoder)
     view = _view(_attached(call), params.channel)
     kernel.bus.subscriptions_max = kernel.config.quotas.subscriptions_per_connection
     try:
