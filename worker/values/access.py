@@ -44,21 +44,16 @@ def missing_field(value: Value, name: str) -> Raised:
 
 
 def command_failure(outcome: Outcome) -> Raised:
-    """The `cmd_failed` error of an outcome that is not ok, with its status and stderr text."""
+    """The `cmd_failed` error of reading the output of an outcome that is not ok. Status and stderr
+    stay on the outcome; the hint is the trimmed stderr text (chapter 30 §4)."""
     if outcome.signal is not None:
         what = f"died from {outcome.signal}"
     elif outcome.status is not None:
         what = f"exited with status {outcome.status}"
     else:
         what = "failed"
-    stderr = outcome.stderr.decode("utf-8", "replace")
-    return raised(
-        "cmd_failed",
-        f"`{outcome.cmd}` {what}",
-        hint=stderr.strip() or None,
-        stderr=stderr,
-        status=outcome.status,
-    )
+    hint = outcome.stderr.decode("utf-8", "replace").strip()
+    return raised("cmd_failed", f"`{outcome.cmd}` {what}", hint=hint)
 
 
 def stdout_text(outcome: Outcome) -> str:
