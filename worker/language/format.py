@@ -49,6 +49,7 @@ _ASSIGN_SIGNS: Final = {"set": "=", "add": "+=", "sub": "-=", "mul": "*=", "div"
 _REDIRECT_SIGNS: Final = {"out": ">", "append": ">>", "in": "<"}
 _UNARY_SIGNS: Final = {"not": "!", "neg": "-"}
 
+_LONE_BACKSLASH: Final = re.compile(r"(?:^|[ ^])\\\Z").search
 _CONTINUATION_WORD: Final = re.compile(r"(?:catch|else)(?![A-Za-z0-9_])").match
 
 # Nodes whose text stands on its own before a postfix form and beside any operator.
@@ -101,9 +102,26 @@ class _Formatter:
         except ParseError:
             return False
 
-    def _group(self, text: str, *, command: bool = False) -> str:
+    def _states_expression(self, text: str) -> bool:
+        """As a statement."""
+        try:
+            return self._probe(text).begins_expression_statement()
+        except ParseError:
+            return False
+
+    def _group(self, expr: Expr, text: str) -> str:
         """In parentheses, unless those would make a command of an expression or the reverse."""
-        return f"({text})" if self._reads_as_command(text) == command else text
+        begins_bare = _leads_with_command(expr) and not text.startswith("(")
+        reads_otherwise = self._reads_as_command(text) != begins_bare
+        return text if reads_otherwise or self._needs_arrow(expr) else f"({text})"
+
+    def _needs_arrow(self, expr: Expr) -> bool:
+        """Does it end in a name that only an arm's arrow after it keeps from being a command?"""
+        while isinstance(expr, ast.Binary):
+            logical, expr = expr.op in _LOGICAL, expr.rhs
+            if logical and isinstance(expr, ast.Var) and self._reads_as_command(expr.name):
+                return True
+        return False
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -147,9 +165,19 @@ class _Formatter:
 
     def _expression_statement(self, expr: Expr, indent: str) -> str:
         if isinstance(expr, ast.Cmd):
-            text = self._command(expr.call, indent)
-            return text if self._states_command(text) else f"({text})"
-        return self._full(expr, indent)
+            head, args, redirects, tail = self._command_pieces(expr.call, indent)
+            text = _command_line([*head, *args, *redirects, *tail])
+            if self._states_command(text):
+                return text
+            if self._reads_as_command(text):
+                return f"({text})"
+            # `NAME => …`: a blank after the `=` would assign to NAME.
+            arrow = "".join(args[:1] + redirects[:1])
+            return _command_line([*head, arrow, *args[1:], *redirects[1:], *tail])
+        text = self._full(expr, indent)
+        if self._states_expression(text) or _leads_with_command(expr):
+            return text
+        return f"({text})"
 
     def _let(self, stmt: ast.Let, indent: str) -> str:
         export = "export " if stmt.exported else ""
@@ -229,7 +257,7 @@ class _Formatter:
             case ast.Lambda():
                 return self._lambda(expr, indent)
             case ast.Cmd(call=call):
-                return self._group(self._command(call, indent), command=True)
+                return self._group(expr, self._command(call, indent))
             case ast.RecordExpr(fields=fields):
                 return self._record(fields, indent)
             case ast.BlockExpr(block=block):
@@ -255,7 +283,7 @@ class _Formatter:
             return text
         if isinstance(expr, (ast.Binary, ast.Cmd)):
             return text
-        return self._group(text)
+        return self._group(expr, text)
 
     def _header(self, expr: Expr, indent: str) -> str:
         """Before a construct's own block."""
@@ -266,23 +294,25 @@ class _Formatter:
             return text
         if isinstance(expr, ast.RangeExpr) and isinstance(expr.end, _HEADER_ATOMS):
             return text
-        return self._group(text)
+        return self._group(expr, text)
 
     def _binary(self, node: ast.Binary, indent: str) -> str:
         """In parentheses where possible; commands stay bare only inside them."""
         sign = _BINARY_SIGNS[node.op]
         if node.op not in _LOGICAL:
             lhs = self._operator_side(node.lhs, indent)
-            return self._group(f"{lhs} {sign} {self._operator_side(node.rhs, indent)}")
-        begins_with_command = isinstance(node.lhs, ast.Cmd)
+            return self._group(node, f"{lhs} {sign} {self._operator_side(node.rhs, indent)}")
         lhs = self._logical_operand(node.lhs, indent)
         rhs = self._logical_operand(node.rhs, indent)
         text = f"{lhs} {sign} {rhs}"
-        if self._reads_as_command(text) == begins_with_command:
-            return f"({text})"
-        if isinstance(node.rhs, ast.Cmd) and node.rhs.call.head not in REPL_ONLY:
+        grouped = self._group(node, text)
+        if (
+            grouped == text
+            and isinstance(node.rhs, ast.Cmd)
+            and node.rhs.call.head not in REPL_ONLY
+        ):
             return f"{lhs} {sign} ({rhs})"
-        return text
+        return grouped
 
     def _logical_operand(self, expr: Expr, indent: str) -> str:
         if isinstance(expr, ast.Cmd):
@@ -444,7 +474,7 @@ class _Formatter:
     def _guard(self, expr: Expr, indent: str) -> str:
         """Before an arm's arrow, where a lambda would swallow the arm."""
         text = self._full(expr, indent)
-        return f"({text})" if isinstance(expr, (ast.Lambda, ast.Catch)) else text
+        return self._group(expr, text) if isinstance(expr, (ast.Lambda, ast.Catch)) else text
 
     def _with(self, node: ast.With, indent: str) -> str:
         scope = (("cwd", node.cwd), ("env", node.env), ("reef", node.reef))
@@ -483,20 +513,22 @@ class _Formatter:
     # --- commands --------------------------------------------------------------------------------
 
     def _command(self, call: ast.CmdCall, indent: str) -> str:
-        pieces = [f"{prefix.name}={word_text(prefix.value) or ''}" for prefix in call.env_prefix]
-        pieces.append(f"^{call.head}" if call.forced else call.head)
-        pieces += [self._argument(arg, indent) for arg in call.args]
-        pieces += [
+        head, args, redirects, tail = self._command_pieces(call, indent)
+        return _command_line([*head, *args, *redirects, *tail])
+
+    def _command_pieces(self, call: ast.CmdCall, indent: str) -> tuple[list[str], ...]:
+        """Prefixes and head, arguments, redirects, what ends the command."""
+        head = [f"{prefix.name}={word_text(prefix.value) or ''}" for prefix in call.env_prefix]
+        head.append(f"^{call.head}" if call.forced else call.head)
+        args = [self._argument(arg, indent) for arg in call.args]
+        redirects = [
             f"{_REDIRECT_SIGNS[redirect.kind]} {self._argument(redirect.target, indent)}"
             for redirect in call.redirects
         ]
-        if call.background:
-            pieces.append("&")
+        tail = ["&"] if call.background else []
         if call.trailing is not None:
-            pieces.append(self._block(call.trailing, indent))
-        text = " ".join(pieces)
-        # A lone backslash at the end of a line would continue it.
-        return f"{text} " if text.endswith(" \\") else text
+            tail.append(self._block(call.trailing, indent))
+        return head, args, redirects, tail
 
     def _argument(self, arg: ast.CmdArg, indent: str) -> str:
         word = word_text(arg)
@@ -532,6 +564,22 @@ def _binders(pattern: Pattern) -> list[str]:
             names = [name for item in items for name in _binders(item)]
             return names if rest is None else [*names, rest]
     return []
+
+
+def _command_line(pieces: list[str]) -> str:
+    text = " ".join(pieces)
+    # `~` is a head only before a blank; a lone backslash before a line end would continue it.
+    return f"{text} " if text == "~" or _LONE_BACKSLASH(text) else text
+
+
+def _leads_with_command(expr: Expr) -> bool:
+    """Is the first thing in this expression a command?"""
+    while True:
+        match expr:
+            case ast.Binary(lhs=first) | ast.RangeExpr(start=first) | ast.Catch(expr=first):
+                expr = first
+            case _:
+                return isinstance(expr, ast.Cmd)
 
 
 def _continues_previous(text: str) -> bool:

@@ -88,7 +88,9 @@ def flag_text(flag: FlagLong) -> str:
 def raw_payload(payload: str) -> str | None:
     """An interpreter payload in the raw form that reads back the same, or None."""
     if "'''" not in payload and not payload.endswith("'"):
-        for content in (payload, f"\n{payload}\n"):
+        # The last spelling keeps line ends at the end, which the others lose to the layout rules.
+        indented = "\n".join(f"  {line}" if line else " " for line in payload.split("\n"))
+        for content in (payload, f"\n{payload}\n", f"\n{indented}\n"):
             if not content.startswith("'") and dedent_raw(content) == payload:
                 return f"'''{content}'''"
     if "'" not in payload and "\n" not in payload:

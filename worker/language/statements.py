@@ -125,6 +125,15 @@ class Parser(ExpressionReader):
             )
         return self.kind == "^" or self.begins_path_head()
 
+    def begins_expression_statement(self) -> bool:
+        """At the first token of a statement: is it an expression? May raise as above."""
+        if self.kind is IDENT:
+            if self.text in EXPRESSION_WORDS:
+                return True
+            if self.text in _STATEMENTS or self._assignment_target() is not None:
+                return False
+        return not self.begins_command_statement()
+
     def _command_statement(self) -> Stmt:
         start = self.start
         node = self.rest(self.command(start))
