@@ -1,4 +1,5 @@
-"""`python -m benchmarks [--json] [--filter TEXT] [--list]`: measure, print ratios, exit 1 on a miss."""
+"""`python -m benchmarks [--json] [--filter TEXT] [--list]`: measure, print ratios, exit 1 on a
+miss."""
 
 from __future__ import annotations
 

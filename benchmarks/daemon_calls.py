@@ -91,7 +91,8 @@ def throughput() -> list[Row]:
     return [
         Row("throughput", "exec, pipelined, one session", per_second, "/s", "/s", per_second,
             "at least", 2500),
-        Row("throughput", "events.read, one connection", reads, "/s", "/s", reads, "at least", 15_000),
+        Row("throughput", "events.read, one connection", reads, "/s", "/s", reads, "at least",
+        15_000),
     ]  # fmt: skip
 
 
@@ -112,7 +113,7 @@ def _pipelined(wire: Wire, line: bytes, count: int) -> float:
 
 def idle_sessions() -> list[Row]:
     """Memory of many idle sessions, as proportional set size."""
-    with Daemon("--log-level", "warn", "--max-sessions", "256",) as daemon:  # fmt: skip
+    with Daemon("--log-level", "warn", "--max-sessions", "256",) as daemon:  # fmt: skip  # noqa: SIM117
         with daemon.wire() as wire:
             for number in range(SESSIONS // 2):
                 wire.result("session.attach", {"session": f"idle-{number}"})
@@ -137,26 +138,25 @@ def _proportional_bytes(pid: int) -> int:
 
 def abusive_clients() -> list[Row]:
     """A frame dripped byte by byte, and clients that connect and send nothing."""
-    with Daemon("--log-level", "warn") as daemon:
-        with daemon.wire() as wire:
-            wire.result("session.attach", {"session": "calm"})
-            before = _resident_bytes(daemon.pid)
-            silent = [socket.socket(socket.AF_UNIX) for _ in range(200)]
-            for connection in silent:
-                connection.connect(str(daemon.socket))
-            wire.result("server.info")
-            quiet = _resident_bytes(daemon.pid) - before
-            for connection in silent:
-                connection.close()
-            dripping = daemon.wire()
-            dripping.send(b'{"jsonrpc":"2.0","id":1,"method":"parse","params":{"src":"')
-            for _ in range(15):
-                dripping.send(b"x" * (1024 * 1024))
-            for _ in range(5000):
-                dripping.send(b"x")
-            wire.result("server.info")
-            held = _resident_bytes(daemon.pid) - before
-            dripping.close()
+    with Daemon("--log-level", "warn") as daemon, daemon.wire() as wire:
+        wire.result("session.attach", {"session": "calm"})
+        before = _resident_bytes(daemon.pid)
+        silent = [socket.socket(socket.AF_UNIX) for _ in range(200)]
+        for connection in silent:
+            connection.connect(str(daemon.socket))
+        wire.result("server.info")
+        quiet = _resident_bytes(daemon.pid) - before
+        for connection in silent:
+            connection.close()
+        dripping = daemon.wire()
+        dripping.send(b'{"jsonrpc":"2.0","id":1,"method":"parse","params":{"src":"')
+        for _ in range(15):
+            dripping.send(b"x" * (1024 * 1024))
+        for _ in range(5000):
+            dripping.send(b"x")
+        wire.result("server.info")
+        held = _resident_bytes(daemon.pid) - before
+        dripping.close()
     limit_mb = 16.8 * 2
     return [
         Row("abuse", "200 silent clients", quiet / 1e6, "MB", "MB", quiet / 1e6, "at most", 8),

@@ -81,9 +81,7 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write(line)
 
 
-async def _relay(
-    target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
+async def _relay(target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     onward_reader, onward = await asyncio.open_unix_connection(target)
     back = asyncio.ensure_future(_echo(onward_reader, writer))
     while line := await reader.readline():
@@ -101,5 +99,3 @@ def round_trips(connection: socket.socket, line: bytes, count: int) -> list[floa
         file.readline()
         samples.append(time.perf_counter() - started)
     return samples
-
-

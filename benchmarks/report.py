@@ -1,7 +1,7 @@
 """What a benchmark says: rows of measured values, each against a reference of the same run.
 
-A row has a value, what it is compared with, the ratio, and the bound the project holds itself to. Times
-are never judged by themselves: machines differ, ratios of one run travel.
+A row has a value, what it is compared with, the ratio, and the bound the project holds itself to.
+Times are never judged by themselves: machines differ, ratios of one run travel.
 
 Failure: a bound that is missed marks the row; the command then exits 1.
 """
@@ -49,7 +49,9 @@ def table(rows: list[Row]) -> str:
         if row.bound is not None:
             bound = f"{'≤' if row.direction == 'at most' else '≥'} {row.bound:g}"
             bound += "" if row.met else "  MISSED"
-        cells.append((row.group, row.name, f"{row.value:,.4g} {row.unit}", ratio, bound, row.reference))
+        cells.append(
+            (row.group, row.name, f"{row.value:,.4g} {row.unit}", ratio, bound, row.reference)
+        )
     widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

@@ -75,7 +75,8 @@ class LineFramer:
             start = newline + 1
             newline = data.find(b"\n", start)
         rest = len(data) - start
-        # A line of exactly `limit` bytes includes its LF, so `limit` bytes without one are too many.
+        # A line of exactly `limit` bytes includes its LF, so `limit` bytes without one are too
+        # many.
         if len(held) + rest >= limit:
             return lines, self._overflow(len(held) + rest)
         if rest:

@@ -65,9 +65,7 @@ class RpcError(Exception):
 
     def encode(self) -> bytes:
         """The error object as JSON bytes."""
-        return msgspec.json.encode(
-            {"code": self.code, "message": self.message, "data": self.data}
-        )
+        return msgspec.json.encode({"code": self.code, "message": self.message, "data": self.data})
 
 
 class Request(msgspec.Struct, gc=False):
@@ -92,7 +90,7 @@ def decode_request(line: bytes) -> Request:
             line.decode("utf-8")
         except UnicodeDecodeError:
             raise MalformedFrame("utf8") from None
-    if line.count(b"[") + line.count(b"{") > JSON_DEPTH_MAX and _nests_too_deep(line):
+    if line.count(b"[") + line.count(b"{") > JSON_DEPTH_MAX and nests_too_deep(line):
         raise MalformedFrame("json")
     try:
         return _decoder.decode(line)
@@ -102,7 +100,7 @@ def decode_request(line: bytes) -> Request:
         raise MalformedFrame("json") from None
 
 
-def _nests_too_deep(line: bytes) -> bool:
+def nests_too_deep(line: bytes) -> bool:
     """Whether brackets outside strings nest above JSON_DEPTH_MAX levels.
 
     Every pass removes the innermost level at C speed; brackets that never pair up keep the text

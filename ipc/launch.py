@@ -3,7 +3,8 @@
 The router names a role and never imports what is behind it; the import happens in the child, where
 the zygote has it loaded already.
 
-Failure: whatever the role's entry point raises ends the child with a traceback on its standard error.
+Failure: whatever the role's entry point raises ends the child with a traceback on its standard
+error.
 """
 
 from __future__ import annotations

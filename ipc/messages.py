@@ -151,7 +151,8 @@ class Ping(_Message, tag="ping"):
 
 
 class Answer(_Message, tag="answer"):
-    """The answer to a worker's `Ask`; `body` is JSON or raw content, an error object if not `ok`."""
+    """The answer to a worker's `Ask`; `body` is JSON or raw content, an error object if not
+    `ok`."""
 
     id: int
     ok: bool
@@ -164,9 +165,7 @@ class Shutdown(_Message, tag="shutdown"):
     grace_ms: int
 
 
-ToWorker = (
-    Init | Call | Go | Refuse | Cancel | Suspend | Inject | Watch | Ping | Answer | Shutdown
-)
+ToWorker = Init | Call | Go | Refuse | Cancel | Suspend | Inject | Watch | Ping | Answer | Shutdown
 
 
 # --- worker to router -------------------------------------------------------------------------
@@ -302,18 +301,7 @@ class Ask(_Message, tag="ask"):
     params: bytes
 
 
-FromWorker = (
-    Ready
-    | Reply
-    | Failure
-    | Started
-    | Finished
-    | Emit
-    | TaskOutput
-    | Held
-    | Pong
-    | Ask
-)
+FromWorker = Ready | Reply | Failure | Started | Finished | Emit | TaskOutput | Held | Pong | Ask
 
 _encoder = msgspec.msgpack.Encoder()
 _from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)

@@ -1,4 +1,5 @@
-"""The kernel endpoint's methods: typed parameters and results, gates, where each runs (chapter 60 §5).
+"""The kernel endpoint's methods: typed parameters and results, gates, where each runs (chapter 60
+§5).
 
 This is the one place where a method's shape is written. The router decodes with `params`, workers
 decode the same type again from the client's bytes, the reference page is generated from `METHODS`.

@@ -101,9 +101,7 @@ def authenticate(kernel: Kernel, connection: Connection, bearer: str | None) -> 
 
 def _started_by_foreign_session(kernel: Kernel, pid: int) -> bool:
     """Whether a worker of somebody else than the local human is among the ancestors of `pid`."""
-    workers = {
-        session.worker.pid: session.owner for session in kernel.sessions if session.worker
-    }
+    workers = {session.worker.pid: session.owner for session in kernel.sessions if session.worker}
     for _ in range(_ANCESTORS_MAX):
         if pid <= 1:
             return False
@@ -167,9 +165,7 @@ async def _find(kernel: Kernel, principal: str, name: str) -> tuple[Session, boo
         return await kernel.sessions.open((principal, session_name)), False
     session = kernel.sessions.get((owner, plain))
     if session is None or principal not in session.guests:
-        raise RpcError(
-            Code.LEASH_DENIED, "session is not shared with this principal", "not_shared"
-        )
+        raise RpcError(Code.LEASH_DENIED, "session is not shared with this principal", "not_shared")
     return session, True
 
 
@@ -234,9 +230,7 @@ def _replace(kernel: Kernel, connection: Connection, attachment: Attachment) -> 
     connection.attachment = attachment
 
 
-def _result(
-    kernel: Kernel, identity: Identity, session: Session, worker: Worker
-) -> AttachResult:
+def _result(kernel: Kernel, identity: Identity, session: Session, worker: Worker) -> AttachResult:
     local_human = identity.principal == kernel.local_human and not identity.caps
     caps: dict[str, Any] = {
         "enforced": False,

@@ -1,8 +1,8 @@
 """One client connection of the kernel endpoint: bytes in, requests out, answers back.
 
-Reads bounded lines, keeps the acceptance rules of chapter 60 §2 (barrier of `session.attach`, requests
-in flight, back-pressure, half-close) and writes whole lines. What a request means is the endpoint's
-business.
+Reads bounded lines, keeps the acceptance rules of chapter 60 §2 (barrier of `session.attach`,
+requests in flight, back-pressure, half-close) and writes whole lines. What a request means is the
+endpoint's business.
 
 Failure: a malformed line ends the connection after what is already queued for the client; a client
 that stops reading is paused, and closed when nothing moves for STALL_S.
@@ -36,7 +36,8 @@ log = structlog.get_logger()
 
 REQUESTS_IN_FLIGHT_MAX: Final = 256
 OUTGOING_BYTES_MAX: Final = 32 * 1024 * 1024
-# Above this much unsent output, events wait in their subscription's queue instead of the transport's.
+# Above this much unsent output, events wait in their subscription's queue instead of the
+# transport's.
 EVENT_ROOM_BYTES: Final = 256 * 1024
 STALL_S: Final = 30.0
 _PEERCRED: Final = struct.Struct("3i")
@@ -44,7 +45,8 @@ _NULL_ID: Final = b"null"
 
 
 class Bucket:
-    """Counts acts per second: full at the start, refilling at the rate, at most one second's worth."""
+    """Counts acts per second: full at the start, refilling at the rate, at most one second's
+    worth."""
 
     __slots__ = ("_at", "_level")
 
@@ -74,13 +76,12 @@ class Endpoint(Protocol):
 
 
 class RouterCall:
-    """One accepted request. Exactly one of `answer` and `fail` takes effect; a notification gets none."""
+    """One accepted request. Exactly one of `answer` and `fail` takes effect; a notification gets
+    none."""
 
     __slots__ = ("_done", "attachment", "connection", "method", "params", "raw_id")
 
-    def __init__(
-        self, connection: Connection, method: str, params: bytes, raw_id: bytes
-    ) -> None:
+    def __init__(self, connection: Connection, method: str, params: bytes, raw_id: bytes) -> None:
         self.connection = connection
         self.method = method
         self.params = params
@@ -134,7 +135,7 @@ class Connection(asyncio.Protocol):
         self._moved_bytes = 0
         self._stall_timer: asyncio.TimerHandle | None = None
 
-    # -- asyncio ------------------------------------------------------------------------------------
+    # -- asyncio -----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the interface without the base class.
@@ -189,7 +190,7 @@ class Connection(asyncio.Protocol):
         self._unstall()
         self.kernel.bus.resume(self)
 
-    # -- requests -----------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def _accept(self, line: bytes) -> None:
         if not self.open:
@@ -247,7 +248,7 @@ class Connection(asyncio.Protocol):
         self.kernel.metrics.count("shoal_frames_rejected_total", self.endpoint_name, reason)
         self.close()
 
-    # -- output -------------------------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------------
 
     def write(self, line: bytes) -> None:
         """Queue one whole line; on a closed connection it is dropped."""
@@ -295,7 +296,7 @@ class Connection(asyncio.Protocol):
             self._stall_timer = None
         self._resume("stalled")
 
-    # -- flow and end -------------------------------------------------------------------------------
+    # -- flow and end ------------------------------------------------------------------------------
 
     def _pause(self, reason: str) -> None:
         if not self._reasons and self._transport is not None and not self._half_closed:

@@ -4,8 +4,8 @@ Frames are read with their descriptors and handed to `on_message`; writes go out
 socket takes them and are queued otherwise. Nothing a worker sends is trusted: frames are bounded,
 messages typed, descriptors counted.
 
-Failure: any violation of the protocol, an end of file or a socket error closes the channel and calls
-`on_closed(reason)` exactly once; `send` on a closed channel does nothing.
+Failure: any violation of the protocol, an end of file or a socket error closes the channel and
+calls `on_closed(reason)` exactly once; `send` on a closed channel does nothing.
 """
 
 from __future__ import annotations
@@ -148,5 +148,3 @@ class ControlChannel:
         self._fds.clear()
         self._sock.close()
         self._on_closed(reason)
-
-

@@ -27,8 +27,8 @@ import uvloop
 
 from ipc.jsonrpc import notification_line
 from journal.completion import settle
-from journal.event_log import LogSequences
 from journal.errors import StoreError, StoreUnavailable
+from journal.event_log import LogSequences
 from journal.records import Recover
 from journal.state_dir import DirectoryLock, secure_directory
 from journal.store import Store, StoreConfig
@@ -103,7 +103,7 @@ class _Daemon:
         self._had_client = False
         self._linger: asyncio.TimerHandle | None = None
 
-    # -- life ------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------
 
     async def serve(self) -> int:
         self._loop = asyncio.get_running_loop()
@@ -263,7 +263,7 @@ class _Daemon:
         gc.collect()
         gc.freeze()
 
-    # -- signals ---------------------------------------------------------------------------------------
+    # -- signals -----------------------------------------------------------------------------------
 
     def _install_signals(self) -> None:
         loop = self._loop
@@ -301,7 +301,7 @@ class _Daemon:
             log.info("reload.ok")
         self._notifier.reloaded()
 
-    # -- quiet exits and status ------------------------------------------------------------------------
+    # -- quiet exits and status --------------------------------------------------------------------
 
     def _quieter(self) -> None:
         """A client left or work ended: an ephemeral daemon ends a second after its last client."""
@@ -332,7 +332,7 @@ class _Daemon:
         assert self._notifier.watchdog_s is not None
         self._loop.call_later(self._notifier.watchdog_s / 2, self._feed_watchdog)
 
-    # -- drain -----------------------------------------------------------------------------------------
+    # -- drain -------------------------------------------------------------------------------------
 
     async def _drain(self, server: asyncio.AbstractServer, listener: Listener) -> None:
         kernel, config = self._kernel, self._kernel.config.kernel
@@ -399,12 +399,14 @@ def _log_store(failure: StoreUnavailable | None) -> None:
         log.error("journal.error", cause=failure.cause, err=failure.text)
 
 
+# What the language may look at: everything but the kernel's own limits and secrets.
+_SHOWN: Final = (
+    "version", "prompt", "history", "render", "editor", "completion", "adapters", "init",
+    "aliases", "env", "reef", "kernel", "journal", "leash",
+)  # fmt: skip
+
+
 def _shell_config(config: Config) -> bytes:
-    """The snapshot that `config.get` shows inside the language: all keys but those of the kernel's
-    own limits and secrets (chapter 81 §6.4)."""
-    shown = (
-        "version prompt history render editor completion adapters init aliases env reef kernel "
-        "journal leash"
-    ).split()
+    """The snapshot that `config.get` shows inside the language (chapter 81 §6.4)."""
     everything = msgspec.to_builtins(config)
-    return msgspec.json.encode({name: everything[name] for name in shown if name in everything})
+    return msgspec.json.encode({name: everything[name] for name in _SHOWN if name in everything})

@@ -1,4 +1,5 @@
-"""The kernel endpoint: the order of checks, and which handler serves which method (chapter 60 §5, §9.4).
+"""The kernel endpoint: the order of checks, and which handler serves which method (chapter 60 §5,
+§9.4).
 
 Checks come in one order: method known, token still valid, attachment, sharing mode; parameters and
 what follows are the handler's. A handler takes the accepted call and answers it now or later; a
@@ -126,7 +127,7 @@ class KernelEndpoint:
         number, self._next_number = self._next_number, self._next_number + 1
         return Connection(self._kernel, self, number, NAME)
 
-    # -- connection life -----------------------------------------------------------------------------
+    # -- connection life ---------------------------------------------------------------------------
 
     def opened(self, connection: Connection) -> RpcError | None:
         kernel = self._kernel
@@ -134,9 +135,7 @@ class KernelEndpoint:
         if not admitted and str(connection.peer_uid) not in kernel.config.kernel.peer_uids:
             log.warning("conn.refused", reason="peer_uid", uid=connection.peer_uid)
             kernel.metrics.count("shoal_connections_rejected_total", "peer_uid")
-            return RpcError(
-                Code.AUTH_FAILED, "peer user is not the kernel's user", "peer_refused"
-            )
+            return RpcError(Code.AUTH_FAILED, "peer user is not the kernel's user", "peer_refused")
         limit = kernel.config.quotas.connections
         if limit and len(kernel.connections) >= limit:
             kernel.metrics.count("shoal_connections_rejected_total", "quota")
@@ -158,7 +157,7 @@ class KernelEndpoint:
         log.debug("conn.close", conn=connection.number)
         kernel.connection_closed()
 
-    # -- requests ------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def accept(self, call: RouterCall) -> None:
         try:
@@ -173,7 +172,7 @@ class KernelEndpoint:
         except RpcError as error:
             call.fail(error)
             return
-        except Exception:
+        except Exception:  # noqa: BLE001 - one broken call must not end the router
             self._unexpected(call)
             return
         self._kernel.loop.create_task(self._run(ASYNC_HANDLERS[call.method], call))
@@ -187,7 +186,7 @@ class KernelEndpoint:
             call.answer(await handler(self._kernel, call))
         except RpcError as error:
             call.fail(error)
-        except Exception:
+        except Exception:  # noqa: BLE001 - one broken call must not end the router
             self._unexpected(call)
 
     def _unexpected(self, call: RouterCall) -> None:
@@ -204,9 +203,7 @@ class KernelEndpoint:
         if attachment.token is not None:
             self._check_token(call)
         if attachment.read_only and not method.read_guest:
-            raise RpcError(
-                Code.LEASH_DENIED, "session is shared read-only", "read_only_guest"
-            )
+            raise RpcError(Code.LEASH_DENIED, "session is shared read-only", "read_only_guest")
 
     def _check_token(self, call: RouterCall) -> None:
         kernel, attachment = self._kernel, call.attachment
@@ -226,5 +223,3 @@ class KernelEndpoint:
 def method_names() -> list[str]:
     """Every method this endpoint serves, sorted."""
     return sorted([*HANDLERS, *ASYNC_HANDLERS])
-
-

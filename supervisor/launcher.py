@@ -1,9 +1,9 @@
 """Starting processes: the zygote, and workers forked from it.
 
 The zygote is `multiprocess`'s forkserver with `worker.zygote` preloaded. Launching blocks (it talks
-to the zygote), so it happens on one thread of its own; that thread lives as long as the router, which
-matters because the zygote's parent-death signal is bound to the thread that started it. A dead zygote
-is replaced at the next launch; workers it forked live on.
+to the zygote), so it happens on one thread of its own; that thread lives as long as the router,
+which matters because the zygote's parent-death signal is bound to the thread that started it. A
+dead zygote is replaced at the next launch; workers it forked live on.
 
 `Launcher` is the seam for other places to run workers: it gives back one end of a control channel.
 
@@ -58,7 +58,8 @@ class Launched:
 
 
 class _Spawning:
-    """Stands in for multiprocess's Popen while a process object is pickled: collects descriptors."""
+    """Stands in for multiprocess's Popen while a process object is pickled: collects
+    descriptors."""
 
     def __init__(self) -> None:
         self.fds: list[int] = []
@@ -145,7 +146,7 @@ def _fork(child: Any) -> tuple[int, int]:
         set_spawning_popen(None)
     status_fd, sending_fd = forkserver.connect_to_new_process(spawning.fds)
     try:
-        with open(sending_fd, "wb", closefd=True) as pipe:
+        with os.fdopen(sending_fd, "wb") as pipe:
             pipe.write(message.getbuffer())
         pid = int(forkserver.read_signed(status_fd))
     except BaseException:
@@ -153,5 +154,3 @@ def _fork(child: Any) -> tuple[int, int]:
         raise
     os.set_blocking(status_fd, False)
     return pid, status_fd
-
-

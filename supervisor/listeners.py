@@ -1,4 +1,5 @@
-"""Listening sockets: where they may be made, what may be removed, activation (chapter 60 §1.2, 81 §8.1).
+"""Listening sockets: where they may be made, what may be removed, activation (chapter 60 §1.2, 81
+§8.1).
 
 A socket is bound with mode 0600 from its first moment, in a directory that is ours alone. A live
 daemon behind the path, a foreign file or a symbolic link stop the start; a stale socket of ours is
@@ -136,7 +137,7 @@ def _take_lock(path: Path) -> PathLock:
             raise StartFailure("kernel already listening") from None
         # Whoever held it may have removed the file between our open and our lock.
         with contextlib.suppress(FileNotFoundError):
-            if os.stat(lock_path).st_ino == os.fstat(fd).st_ino:
+            if lock_path.stat().st_ino == os.fstat(fd).st_ino:
                 return PathLock(lock_path, fd)
         os.close(fd)
 

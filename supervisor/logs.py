@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, MutableMapping
 from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -45,7 +46,7 @@ class Sink:
         old, self._handler = self._handler, None
         if file:
             handler = RotatingFileHandler(file, maxBytes=max_bytes, backupCount=keep)
-            os.chmod(file, 0o600)
+            Path(file).chmod(0o600)
             handler.setFormatter(logging.Formatter("%(message)s"))
             self._handler = handler
         if old is not None:
@@ -81,9 +82,10 @@ class Sink:
         head = f"<{_SYSLOG[level]}>" if self._managed else f"{_timestamp()} "
         if not self._managed:
             head += f"{_NAMES.get(level, level).upper():<5} "
-        return head + " ".join([str(event.get("event"))] + [
-            f"{key}={_text(value)}" for key, value in fields.items() if value is not None
-        ])
+        return head + " ".join(
+            [str(event.get("event"))]
+            + [f"{key}={_text(value)}" for key, value in fields.items() if value is not None]
+        )
 
 
 SINK: Final = Sink()
@@ -118,11 +120,11 @@ def _drop_below(_logger: Any, method: str, event: Event) -> Event:
     return event
 
 
-def configure(level: str, format: str, file: str | None, max_bytes: int, keep: int) -> None:
+def configure(level: str, line_format: str, file: str | None, max_bytes: int, keep: int) -> None:
     """Set up logging, or change it on reload. Raises OSError for a file that cannot be opened."""
     SINK.reopen(file, max_bytes, keep)
     SINK.level = _LEVELS[level]
-    SINK.format = format
+    SINK.format = line_format
     factory: Callable[..., _Printer] = lambda *_args: _Printer()  # noqa: E731
     structlog.configure(
         processors=[_drop_below, structlog.processors.format_exc_info, SINK.render],

@@ -52,10 +52,10 @@ class Metrics:
         row[-1] += seconds
 
     def gauge(
-        self, name: str, labels: Labels, read: Callable[[], dict[Labels, float]], help: str
+        self, name: str, labels: Labels, read: Callable[[], dict[Labels, float]], about: str
     ) -> None:
         """Register a gauge whose values are read when the text is made."""
-        self._gauges[name] = (labels, read, help)
+        self._gauges[name] = (labels, read, about)
 
     def value(self, family: str, *labels: str) -> float:
         return self._counters.get((family, labels), 0)
@@ -87,7 +87,7 @@ class Metrics:
             if family != name:
                 continue
             bounds = [_number(bound) for bound in BUCKETS_S] + ["+Inf"]
-            for bound, count in zip(bounds, row[: len(BUCKETS_S)] + [row[-2]], strict=True):
+            for bound, count in zip(bounds, [*row[: len(BUCKETS_S)], row[-2]], strict=True):
                 text = _label_text((*label_names, "le"), (*labels, bound))
                 lines.append(f"{name}_bucket{text} {_number(count)}")
             plain = _label_text(label_names, labels)

@@ -2,7 +2,8 @@
 
 A worker that is killed cannot end what it started. Its children then become children of the nearest
 reaper above it, which is the router; whatever is our child and neither a worker nor one of our own
-helpers is such an orphan. Its children become ours in turn, so the search goes on until none is left.
+helpers is such an orphan. Its children become ours in turn, so the search goes on until none is
+left.
 
 Failure: none; a process that is gone already is fine. Linux only: elsewhere orphans go to init.
 """

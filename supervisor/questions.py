@@ -1,10 +1,10 @@
 """What workers may ask of the router: journal rows and stored content of their own session.
 
-A worker is not trusted: every question is answered as for the principal of the call it was asked in,
-within the session it belongs to.
+A worker is not trusted: every question is answered as for the principal of the call it was asked
+in, within the session it belongs to.
 
-Failure: anything unknown or not allowed answers an error object; the worker turns it into a language
-error.
+Failure: anything unknown or not allowed answers an error object; the worker turns it into a
+language error.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ caller does not own, `session_in_use` for a close without `force`.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -89,23 +89,23 @@ def list_sessions(kernel: Kernel, call: RouterCall) -> None:
 
 def _row(session: Session, principal: str) -> SessionRow:
     worker = session.worker
-    common = dict(
-        session=session.name,
-        owner=session.owner,
-        owned=session.owner == principal,
-        state=session.state,
-        pid=worker.pid if worker is not None else None,
-        attached=session.attached,
-        tasks=len(session.tasks.live()),
-        ptys=session.ptys,
-        cwd=path_object(session.cwd),
-        created_ns=session.created_ns,
-        last_used_ns=session.last_used_ns,
-    )
+    common: dict[str, Any] = {
+        "session": session.name,
+        "owner": session.owner,
+        "owned": session.owner == principal,
+        "state": session.state,
+        "pid": worker.pid if worker is not None else None,
+        "attached": session.attached,
+        "tasks": len(session.tasks.live()),
+        "ptys": session.ptys,
+        "cwd": path_object(session.cwd),
+        "created_ns": session.created_ns,
+        "last_used_ns": session.last_used_ns,
+    }
     if session.owner != principal:
-        return SessionRow(**common)  # type: ignore[arg-type]
+        return SessionRow(**common)
     return OwnedSessionRow(
-        **common,  # type: ignore[arg-type]
+        **common,
         shared_with=sorted(session.guests),
         share_mode=session.share_mode if session.guests else None,
     )
@@ -115,9 +115,7 @@ def _own_session(kernel: Kernel, attachment: Attachment, name: str | None) -> Se
     """The session of the caller that `name` means; default is the attached one."""
     if name is None:
         if attachment.guest:
-            raise RpcError(
-                Code.LEASH_DENIED, "session belongs to another principal", "not_owner"
-            )
+            raise RpcError(Code.LEASH_DENIED, "session belongs to another principal", "not_owner")
         return attachment.session
     owner, slash, plain = name.rpartition("/")
     key = (attachment.principal, plain if slash and owner == attachment.principal else name)

@@ -4,8 +4,8 @@ A session is keyed by (owner principal, name). Its worker starts with the first 
 the committed state, with the first call after it ended. A worker that keeps ending is not restarted
 for a while (chapter 81 §8.4).
 
-Failure: `with_worker` reports `worker_backoff`, `shutting_down`, `worker_lost` or `internal_error` to
-its second callback; a worker's end fails its calls and interrupts the submission it ran.
+Failure: `with_worker` reports `worker_backoff`, `shutting_down`, `worker_lost` or `internal_error`
+to its second callback; a worker's end fails its calls and interrupts the submission it ran.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Session:
             return "draining"
         return "busy" if self.queued else "ready"
 
-    # -- the worker ----------------------------------------------------------------------------------
+    # -- the worker --------------------------------------------------------------------------------
 
     def with_worker(self, then: OnWorker, failed: OnFailure) -> None:
         """Call `then` with the ready worker, at once when there is one; starts it when needed.
@@ -149,7 +149,7 @@ class Session:
             log.error("worker.start", session=self.name, owner=self.owner, err=str(error))
             self._fail_waiting(internal("internal_error", "no session worker could be started"))
             return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a session that cannot start is no reason to end
             self._starting = False
             log.error("worker.start", session=self.name, owner=self.owner, err=str(error))
             self._fail_waiting(internal("internal_error", "session state could not be read"))
@@ -201,7 +201,7 @@ class Session:
         for _then, failed in waiting:
             failed(error)
 
-    # -- worker listener -----------------------------------------------------------------------------
+    # -- worker listener ---------------------------------------------------------------------------
 
     def on_ready(self, worker: Worker, ready: Ready) -> None:
         self.ready = True
@@ -266,7 +266,7 @@ class Session:
             self._backoff_until = now + BACKOFF_S
             log.error("worker.backoff", session=self.name, owner=self.owner, seconds=BACKOFF_S)
 
-    # -- ending --------------------------------------------------------------------------------------
+    # -- ending ------------------------------------------------------------------------------------
 
     def stop_worker(self, grace_ms: int) -> None:
         """Ask the worker to end, and end it when the grace has passed."""

@@ -1,8 +1,8 @@
 """Submissions in the router: from acceptance to the committed answer (chapter 60 §5.9, 61 §3.2).
 
 A submission is forwarded to its session's worker, gets its journal row when it starts, and is
-answered only after everything its answer promises was committed; events follow the commit. As a task
-it has a record and may outlive the request that made it.
+answered only after everything its answer promises was committed; events follow the commit. As a
+task it has a record and may outlive the request that made it.
 
 Failure: a store that cannot commit refuses the run before it begins, or answers
 `journal_unavailable` with the ref when the work ran; a worker's end answers `worker_lost`.
@@ -20,8 +20,8 @@ import structlog
 
 from ipc.jsonrpc import RpcError, internal, quota
 from ipc.messages import (
-    Cancel,
     Caller,
+    Cancel,
     Failure,
     Finished,
     Go,
@@ -40,6 +40,7 @@ from journal.records import (
     FileContent,
     FinishSubmission,
     FinishTask,
+    Interrupted,
     InterruptSubmissions,
     Output,
     Probe,
@@ -50,7 +51,6 @@ from journal.records import (
     UndoRow,
 )
 from journal.records import Finished as Committed
-from journal.records import Interrupted
 from supervisor.contents import Contents, close_all, read_content
 from supervisor.sessions import QUEUED_SUBMISSIONS_MAX, Session
 from supervisor.tasks import CANCELLING, Task, end_state
@@ -487,9 +487,7 @@ class Submission:
     def _end_task(self, state: str, result_ref: str | None, error: bytes | None) -> None:
         task, session, kernel = self.task, self.session, self._kernel
         assert task is not None
-        session.tasks.finish(
-            task, state, kernel.now_ns(), result_ref=result_ref, error=error
-        )
+        session.tasks.finish(task, state, kernel.now_ns(), result_ref=result_ref, error=error)
         ref = b"null" if result_ref is None else b'{"$":"str","v":"%b"}' % result_ref.encode()
         kernel.events.task(
             session,
@@ -521,9 +519,7 @@ def start_task(kernel: Kernel, session: Session, caller: Caller) -> Task:
     running = len(session.tasks.live())
     if limit and running >= limit:
         raise quota("quotas.tasks_per_session", limit, running)
-    task = Task(
-        kernel.store.reserve_task(), session.name, caller.principal, kernel.now_ns()
-    )
+    task = Task(kernel.store.reserve_task(), session.name, caller.principal, kernel.now_ns())
     session.tasks.add(task)
     return task
 
@@ -555,4 +551,3 @@ def journal_unavailable(error: Exception, **data: object) -> RpcError:
 
 def _ignore(_result: object, _error: Exception | None) -> None:
     return None
-

@@ -44,8 +44,8 @@ class _Work:
 
 
 class SyntaxPool:
-    # `_idle` are live workers without work, `_busy` those with one each, `_queue` the work that waits
-    # for a worker. All on the loop's thread.
+    # `_idle` are live workers without work, `_busy` those with one each, `_queue` the work that
+    # waits for a worker. All on the loop's thread.
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -110,7 +110,7 @@ class SyntaxPool:
         for worker in [*self._idle, *self._busy]:
             worker.close("shutdown")
 
-    # -- worker listener -----------------------------------------------------------------------------
+    # -- worker listener ---------------------------------------------------------------------------
 
     def on_ready(self, worker: Worker, ready: Ready) -> None:
         return None
@@ -132,5 +132,3 @@ class SyntaxPool:
             self._idle.remove(worker)
         log.info("worker.exit", role="syntax", worker=worker.pid, reason=reason, status=status)
         self._feed()
-
-

@@ -1,8 +1,8 @@
 """Task records of one session: submissions that run in the background (chapter 60 §5.12).
 
 The numbers come from the store and are one counter for the daemon. A record is `running` while its
-submission waits or runs, `cancelling` once a cancel was asked for, and final after that. Waiters of a
-task are called when it becomes final.
+submission waits or runs, `cancelling` once a cancel was asked for, and final after that. Waiters of
+a task are called when it becomes final.
 
 Failure: lookups raise RpcError `unknown_task`.
 """
@@ -25,7 +25,8 @@ _encode_json = msgspec.json.Encoder().encode
 
 @dataclass(slots=True)
 class Task:
-    """One record. `error` is the encoded error object; `call_id` is set while it can be cancelled."""
+    """One record. `error` is the encoded error object; `call_id` is set while it can be
+    cancelled."""
 
     number: int
     session: str
@@ -67,7 +68,8 @@ class Task:
 
 
 class TaskTable:
-    # `_tasks` by number, ascending because numbers are given out in order. Changed on the loop only.
+    # `_tasks` by number, ascending because numbers are given out in order. Changed on the loop
+    # only.
 
     def __init__(self) -> None:
         self._tasks: dict[int, Task] = {}

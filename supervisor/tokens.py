@@ -1,8 +1,8 @@
 """The bearer token store as the router reads it (chapter 50 §11).
 
-The file holds digests, never bearers. It is looked at before each validation and read again when its
-identity (device, inode, size, modification time) changed; a store that cannot be read keeps the last
-good content for established attachments and refuses new ones.
+The file holds digests, never bearers. It is looked at before each validation and read again when
+its identity (device, inode, size, modification time) changed; a store that cannot be read keeps the
+last good content for established attachments and refuses new ones.
 
 Failure: `authenticate` raises RpcError `auth_failed` or `token_store_unavailable`; opening a broken
 store raises TokenStoreBroken.

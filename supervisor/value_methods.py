@@ -1,4 +1,5 @@
-"""Methods that read: forwarded reads of the worker, stored content, journal rows (60 §5.2-5.11, 5.16).
+"""Methods that read: forwarded reads of the worker, stored content, journal rows (60 §5.2-5.11,
+5.16).
 
 Failure: the worker's own error objects are passed on as they are; blobs answer `unknown_hash` for
 everything that is not stored, malformed or not visible, alike.
@@ -108,9 +109,7 @@ async def blob_get(kernel: Kernel, call: RouterCall) -> bytes:
             invalid_params("blob.get requires a hash")
         raise
     attachment = _attached(call)
-    unknown = RpcError(
-        Code.UNKNOWN_REF, "unknown value hash", "unknown_hash", hash=params.hash
-    )
+    unknown = RpcError(Code.UNKNOWN_REF, "unknown value hash", "unknown_hash", hash=params.hash)
     if not _is_hash(params.hash):
         raise unknown
     store = kernel.store

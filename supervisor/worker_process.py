@@ -1,7 +1,8 @@
 """One running worker as the router sees it: calls in flight, heartbeats, its end.
 
-A call is a callback that gets exactly one `Reply`, `Failure` or, for submissions, `Finished`; when the
-worker ends first it gets the `worker_lost` error instead. Pings show whether the I/O thread answers.
+A call is a callback that gets exactly one `Reply`, `Failure` or, for submissions, `Finished`; when
+the worker ends first it gets the `worker_lost` error instead. Pings show whether the I/O thread
+answers.
 
 Failure: `on_end(worker, reason, status)` is called once, after all calls in flight were failed.
 A worker that breaks the protocol or stops answering is killed.
@@ -233,4 +234,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"SIG{number}"
-

@@ -1,8 +1,9 @@
-"""The worker's end of the control channel: blocking, shared by the I/O thread and evaluator threads.
+"""The worker's end of the control channel: blocking, shared by the I/O thread and evaluator
+threads.
 
 One thread receives; any thread may send. A message is written whole under the send lock, so
-messages never interleave. Contents above INLINE_CONTENT_BYTES_MAX leave as sealed memory files whose
-descriptors travel with the frame.
+messages never interleave. Contents above INLINE_CONTENT_BYTES_MAX leave as sealed memory files
+whose descriptors travel with the frame.
 
 Failure: `receive` returns None when the router is gone; `send` raises LinkClosed then. Bytes that
 are no message raise ProtocolError: the channel comes from the router alone, so the worker ends.
@@ -64,8 +65,9 @@ class Link:
         """The next message with its descriptors; None at the end of the channel."""
         while not self._received:
             data, ancillary, _flags, _address = self._sock.recvmsg(
-                _READ_BYTES, socket.CMSG_SPACE(FRAME_FDS_MAX * 4), socket.MSG_CMSG_CLOEXEC
-                if hasattr(socket, "MSG_CMSG_CLOEXEC") else 0,
+                _READ_BYTES,
+                socket.CMSG_SPACE(FRAME_FDS_MAX * 4),
+                socket.MSG_CMSG_CLOEXEC if hasattr(socket, "MSG_CMSG_CLOEXEC") else 0,
             )
             if not data:
                 return None

@@ -4,8 +4,8 @@ A session worker makes itself the reaper of everything it starts, leaves the rou
 closes its standard input and output, and serves its session until the control channel ends; then it
 kills what it started and exits. A syntax worker serves parse and complete.
 
-Failure: a worker that cannot start exits with status 1 and a traceback on standard error; the router
-sees the closed channel.
+Failure: a worker that cannot start exits with status 1 and a traceback on standard error; the
+router sees the closed channel.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def session_worker(title: str, channel: socket.socket, settings: dict[str, int])
         status = 0
     except (LinkClosed, OSError):
         status = 0
-    except Exception:
+    except Exception:  # noqa: BLE001 - the end of the process, whatever the reason
         traceback.print_exc()
     _end(status)
 
@@ -57,7 +57,7 @@ def syntax_worker(title: str, channel: socket.socket, settings: dict[str, int]) 
         status = 0
     except (LinkClosed, OSError):
         status = 0
-    except Exception:
+    except Exception:  # noqa: BLE001 - the end of the process, whatever the reason
         traceback.print_exc()
     _end(status)
 
@@ -71,9 +71,9 @@ def _become(title: str, settings: dict[str, int]) -> None:
 
         prctl.set_no_new_privs(1)
         prctl.set_child_subreaper(1)
-        prctl.set_name(title.encode("utf-8", "replace")[:PROCESS_NAME_BYTES_MAX].decode(
-            "utf-8", "ignore"
-        ))
+        prctl.set_name(
+            title.encode("utf-8", "replace")[:PROCESS_NAME_BYTES_MAX].decode("utf-8", "ignore")
+        )
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)

@@ -66,7 +66,8 @@ def session_env(session: Session, call: Call) -> bytes:
 
 
 def session_names(session: Session, call: Call) -> bytes:
-    """Names bound in the session that start with the partial before the cursor (chapter 10 §14.2)."""
+    """Names bound in the session that start with the partial before the cursor (chapter 10
+    §14.2)."""
     params: CompleteParams = decode_params(call.params, METHODS["complete"].decoder)
     prefix = partial(params.src, params.cursor)
     values, commands = session.evaluator.bound_names()

@@ -1,8 +1,8 @@
 """What a submission leaves for the journal: its statement rows, outputs and undo records.
 
 The evaluator reports every top-level statement through the hooks; this turns them into the messages
-that travel with the end of the submission. Undo records belong to the statement that is current when
-they are made (chapter 61 §3.3).
+that travel with the end of the submission. Undo records belong to the statement that is current
+when they are made (chapter 61 §3.3).
 
 Failure: recording never stops evaluation; a value whose rendering fails is recorded without one.
 """

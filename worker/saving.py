@@ -1,8 +1,8 @@
 """Values as stored bytes, for the transcript results that must survive the worker.
 
 Only a worker of the same session reads them back, so the bytes are a pickle (dill for what plain
-pickle refuses). What has no stored form (a live stream, a running task, secret material) gives None:
-the value is lost after a restore.
+pickle refuses). What has no stored form (a live stream, a running task, secret material) gives
+None: the value is lost after a restore.
 
 Failure: `save_value` never raises; `load_value` gives MISSING for anything it cannot bring back.
 """
@@ -30,6 +30,6 @@ def load_value(data: bytes | None) -> Value:
     if data is None:
         return MISSING
     try:
-        return pickle.loads(data)  # noqa: S301 - written by a worker of this session
+        return pickle.loads(data)
     except Exception:  # noqa: BLE001 - any damage means that the value is lost
         return MISSING

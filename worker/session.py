@@ -27,8 +27,8 @@ from ipc.messages import (
     Answer,
     Ask,
     Call,
-    Cancel,
     Caller,
+    Cancel,
     Cell,
     Emit,
     Failure,
@@ -56,8 +56,8 @@ from worker.evaluate.evaluator import Evaluator
 from worker.evaluate.host import Host, Limits
 from worker.evaluate.threads import evaluator_thread
 from worker.link import Link, LinkClosed, Parcel, read_content
-from worker.saving import load_value, save_value
 from worker.planning import Plan, derive
+from worker.saving import load_value, save_value
 from worker.submission import Preparer, Submission, run
 from worker.transcript import Transcript, out_number
 from worker.values.types import MISSING, Value
@@ -113,12 +113,8 @@ class Session:
         self._env_hash = ""
         self.preparer = Preparer()
         self._unannounced: Started | None = None
-        self.transcript = Transcript(
-            init.next_out, init.transcript_values, init.transcript_bytes
-        )
-        self.evaluator = Evaluator(
-            os.fsdecode(init.cwd), dict(init.environment), self._host(init)
-        )
+        self.transcript = Transcript(init.next_out, init.transcript_values, init.transcript_bytes)
+        self.evaluator = Evaluator(os.fsdecode(init.cwd), dict(init.environment), self._host(init))
         self.evaluator.channels.on_emit = self._emitted
         self.lost = self._restore(read_content(init.cells, fds))
         self.note_places()
@@ -176,7 +172,8 @@ class Session:
             self._results.setdefault(caller.connection, []).append(number)
 
     def changed_cells(self, number: int, stored: Value, expired: list[int]) -> bytes:
-        """The state this submission changed, encoded for the store; a leading `-` removes a cell."""
+        """The state this submission changed, encoded for the store; a leading `-` removes a
+        cell."""
         cells = [Cell(f"out:{number}", save_value(stored))]
         cells += [Cell(f"-out:{gone}") for gone in expired]
         return encode_cells(cells)
@@ -233,7 +230,7 @@ class Session:
             return
         except LinkClosed:
             raise
-        except Exception:
+        except Exception:  # noqa: BLE001 - one broken call must not end the session
             self.link.send(Failure(call.id, _unexpected().encode()))
             return
         with self._lock:
@@ -273,7 +270,9 @@ class Session:
     def _inject(self, inject: Inject, _fds: list[int]) -> None:
         from worker.values.json_codec import from_plain
 
-        self.evaluator.channels.inject(inject.channel, from_plain(msgspec.json.decode(inject.payload)))
+        self.evaluator.channels.inject(
+            inject.channel, from_plain(msgspec.json.decode(inject.payload))
+        )
 
     def _watch(self, _watch: Watch, _fds: list[int]) -> None:
         return None
@@ -350,7 +349,7 @@ class Session:
                     run(self, work)
                 except LinkClosed:
                     raise
-                except Exception:
+                except Exception:  # noqa: BLE001 - one broken call must not end the session
                     self.link.send(Failure(work.call.id, _unexpected().encode()))
                 finally:
                     with self._lock:
@@ -384,5 +383,3 @@ def _unexpected() -> RpcError:
     """Log the active exception to the worker's standard error; clients get no details."""
     traceback.print_exc()
     return internal("internal_error", "unexpected failure in the session worker")
-
-

@@ -2,8 +2,8 @@
 
 Runs on the evaluator thread: parse with the session's bindings, derive the plan, announce the start
 to the router, evaluate, store the result as the next `out:N`, and pack answer, journal rows and
-session state into one `Finished` message. A program without effects is evaluated without waiting for
-its row to be committed; any other waits for the router's word.
+session state into one `Finished` message. A program without effects is evaluated without waiting
+for its row to be committed; any other waits for the router's word.
 
 Failure: a syntax error ends in `Failure` and takes no number; a language error is a result like any
 other; anything unexpected is answered as `internal_error` without ending the worker.

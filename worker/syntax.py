@@ -1,8 +1,8 @@
 """The syntax worker: parse and complete for clients, in a process that owns nothing.
 
-Each call gets a budget of CPU time and memory; passing it ends the call with a quota error and, when
-the work cannot be interrupted, the process (the router then answers in its place). Calls are served
-one at a time.
+Each call gets a budget of CPU time and memory; passing it ends the call with a quota error and,
+when the work cannot be interrupted, the process (the router then answers in its place). Calls are
+served one at a time.
 
 Failure: `parse_time` and `parse_memory` quota errors (chapter 60 §2.6); syntax errors as -32001.
 """

@@ -32,7 +32,9 @@ def test_a_line_of_exactly_the_limit_with_its_lf_is_a_frame() -> None:
     assert LineFramer(8).feed(b"1234567\n") == ([b"1234567"], None)
 
 
-@pytest.mark.parametrize("pieces", [[b"12345678\n"], [b"1234", b"5678\n"], [b"%c" % c for c in b"12345678"]])
+@pytest.mark.parametrize(
+    "pieces", [[b"12345678\n"], [b"1234", b"5678\n"], [b"%c" % c for c in b"12345678"]]
+)
 def test_one_byte_more_than_the_limit_is_too_large(pieces: list[bytes]) -> None:
     framer = LineFramer(8)
     failures = [framer.feed(piece)[1] for piece in pieces]
@@ -55,7 +57,9 @@ def test_lines_before_an_oversize_one_are_delivered() -> None:
 
 
 @given(st.lists(st.binary(max_size=12).filter(lambda line: b"\n" not in line)), st.data())
-def test_any_cut_of_the_stream_gives_the_same_lines(lines: list[bytes], data: st.DataObject) -> None:
+def test_any_cut_of_the_stream_gives_the_same_lines(
+    lines: list[bytes], data: st.DataObject
+) -> None:
     stream = b"".join(line + b"\n" for line in lines)
     framer = LineFramer(64)
     found: list[bytes] = []

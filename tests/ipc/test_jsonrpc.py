@@ -25,7 +25,16 @@ def _request(**members: str) -> bytes:
 
 @pytest.mark.parametrize(
     "id_text",
-    ["1", "1.0", '"a\\u0041"', "[1,{}]", "null", "123456789012345678901234567890", "-0.0", '{"a":[ ]}'],
+    [
+        "1",
+        "1.0",
+        '"a\\u0041"',
+        "[1,{}]",
+        "null",
+        "123456789012345678901234567890",
+        "-0.0",
+        '{"a":[ ]}',
+    ],
 )
 def test_an_id_is_kept_as_it_was_sent(id_text: str) -> None:
     request = decode_request(_request(jsonrpc='"2.0"', method='"parse"', id=id_text))
@@ -65,7 +74,9 @@ def test_malformed_lines_have_their_reason(line: bytes, reason: str) -> None:
 
 
 def _nested(depth: int, opening: bytes, closing: bytes) -> bytes:
-    return b'{"jsonrpc":"2.0","method":"x","params":' + opening * depth + b"1" + closing * depth + b"}"
+    return (
+        b'{"jsonrpc":"2.0","method":"x","params":' + opening * depth + b"1" + closing * depth + b"}"
+    )
 
 
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
@@ -119,9 +130,7 @@ def test_wrong_params_are_refused_with_the_name_of_the_member(
 
 
 def test_unknown_members_and_null_optionals_are_ignored() -> None:
-    params = decode_params(
-        b'{"src":"x","cursor":null,"more":[1]}', METHODS["complete"].decoder
-    )
+    params = decode_params(b'{"src":"x","cursor":null,"more":[1]}', METHODS["complete"].decoder)
     assert (params.src, params.cursor) == ("x", None)
 
 

@@ -163,10 +163,12 @@ class Wire:
     def json(self) -> Any:
         return msgspec.json.decode(self.line())
 
-    def request(self, method: str, params: object = None, id: object = 1) -> Any:
+    def request(self, method: str, params: object = None, request_id: object = 1) -> Any:
         """Send one request and return the next line, decoded."""
         self.send(
-            msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+            msgspec.json.encode(
+                {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+            )
             + b"\n"
         )
         return self.json()

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,12 +103,12 @@ def test_a_full_disk_refuses_new_work_and_keeps_what_was_acknowledged(small_disk
         subprocess.run(["umount", str(small_disk)], check=True)
 
 
-def _until_refused(wire: Wire) -> dict[str, object]:
+def _until_refused(wire: Wire) -> dict[str, Any]:
     """Run programs until the store has no page left for the next row."""
     for number in range(2000):
         answer = wire.request("exec", {"src": f'"{number}" + "{"y" * 3000}"'})
         if "error" in answer:
-            error: dict[str, object] = answer["error"]
+            error: dict[str, Any] = answer["error"]
             return error
     raise AssertionError("the disk never filled")
 

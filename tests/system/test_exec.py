@@ -70,7 +70,9 @@ def test_bindings_live_from_call_to_call(attached: Wire) -> None:
 
 
 def test_exit_stops_the_submission_and_not_the_session(attached: Wire) -> None:
-    assert attached.result("exec", {"src": "let a = 1; exit 3; let b = 2"})["value"] == {"$": "null"}
+    assert attached.result("exec", {"src": "let a = 1; exit 3; let b = 2"})["value"] == {
+        "$": "null"
+    }
     assert attached.result("exec", {"src": "a"})["render"] == "1"
     assert attached.error("exec", {"src": "(b)"})["data"]["code"] == "not_found"
 

@@ -34,7 +34,7 @@ def test_a_notification_is_executed_and_not_answered(attached: Wire) -> None:
         b'{"jsonrpc":"2.0","method":"exec","params":{"src":"let seen = 1"}}\n'
         b'{"jsonrpc":"2.0","method":"no.such"}\n'
     )
-    assert attached.request("exec", {"src": "seen + 1"}, id=9)["result"]["render"] == "2"
+    assert attached.request("exec", {"src": "seen + 1"}, request_id=9)["result"]["render"] == "2"
 
 
 def test_attach_and_exec_in_one_write(wire: Wire) -> None:
@@ -136,9 +136,7 @@ def test_an_unfinished_frame_at_the_end_of_the_stream_is_dropped(wire: Wire) -> 
 
 def test_many_requests_at_once_all_answer_under_their_ids(attached: Wire) -> None:
     count = 600
-    attached.send(
-        b"".join(_request("exec", {"src": f"{n} + 1"}, str(n)) for n in range(count))
-    )
+    attached.send(b"".join(_request("exec", {"src": f"{n} + 1"}, str(n)) for n in range(count)))
     answers = {answer["id"]: answer for answer in (attached.json() for _ in range(count))}
     assert {n: answers[n]["result"]["render"] for n in range(count)} == {
         n: str(n + 1) for n in range(count)

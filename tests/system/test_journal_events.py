@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from tests.system.daemon import Daemon, Wire
 
 
-def _query(wire: Wire, session: str, **filters: object) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = wire.result("journal.query", {"session": session, **filters})
+def _query(wire: Wire, session: str, **filters: object) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = wire.result("journal.query", {"session": session, **filters})
     return rows
 
 
@@ -187,7 +189,9 @@ def test_user_channels_publish_and_inject(daemon: Daemon) -> None:
         }
 
 
-@pytest.mark.parametrize("channel", ["journal", "approval", "render", "session.transcript", "usr.x"])
+@pytest.mark.parametrize(
+    "channel", ["journal", "approval", "render", "session.transcript", "usr.x"]
+)
 def test_kernel_channels_cannot_be_published_to(attached: Wire, channel: str) -> None:
     error = attached.error("events.publish", {"channel": channel, "payload": 1})
     assert (error["code"], error["data"]["channel"]) == (-32602, channel)

@@ -112,14 +112,14 @@ def test_environment_names_and_values(attached: Wire) -> None:
 
 
 def test_a_daemon_gives_sessions_no_bearer() -> None:
-    with Daemon(environ={"SHOAL_TOKEN": "very-secret", "PLAIN": "yes"}) as daemon:
-        with daemon.wire() as wire:
-            wire.result("session.attach")
-            environment = wire.result("session.env")["env"]
-            assert "SHOAL_TOKEN" not in environment
-            assert environment["PLAIN"] == "yes"
-            child = wire.result("exec", {"src": "sh -c 'echo \"<$SHOAL_TOKEN>\"'"})
-            assert child["render"] == "<>"
+    given = {"SHOAL_TOKEN": "very-secret", "PLAIN": "yes"}
+    with Daemon(environ=given) as daemon, daemon.wire() as wire:
+        wire.result("session.attach")
+        environment = wire.result("session.env")["env"]
+        assert "SHOAL_TOKEN" not in environment
+        assert environment["PLAIN"] == "yes"
+        child = wire.result("exec", {"src": "sh -c 'echo \"<$SHOAL_TOKEN>\"'"})
+        assert child["render"] == "<>"
 
 
 def test_session_list_describes_own_sessions(daemon: Daemon) -> None:

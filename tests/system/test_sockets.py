@@ -23,8 +23,8 @@ def _start(directory: Path, *options: str, **environ: str) -> subprocess.Complet
         name: value for name, value in os.environ.items() if not name.startswith(("SHOAL_", "XDG_"))
     }
     return subprocess.run(
-        [sys.executable, "-m", "shoal", "kernel", "--state-dir", str(directory / "state"), *options],
-        env=base | {"HOME": str(directory), "PYTHONPATH": str(ROOT), **environ},
+        [sys.executable, "-m", "shoal", "kernel", "--state-dir", str(directory / "state"),
+        *options], env=base | {"HOME": str(directory), "PYTHONPATH": str(ROOT), **environ},
         cwd=directory, capture_output=True, text=True, timeout=30,
     )  # fmt: skip
 
@@ -161,19 +161,20 @@ def test_a_directory_of_somebody_else_is_not_changed(tmp_path: Path) -> None:
     [
         ({"XDG_RUNTIME_DIR": "{tmp}/xdg"}, "xdg/shoal/default.sock"),
         ({"TMPDIR": "{tmp}/t"}, f"t/shoal-{os.geteuid()}/shoal/default.sock"),
-        ({"XDG_RUNTIME_DIR": "", "TMPDIR": "{tmp}/t"}, f"t/shoal-{os.geteuid()}/shoal/default.sock"),
+        (
+            {"XDG_RUNTIME_DIR": "", "TMPDIR": "{tmp}/t"},
+            f"t/shoal-{os.geteuid()}/shoal/default.sock",
+        ),
         ({"SHOAL_SOCKET": "{tmp}/named.sock", "XDG_RUNTIME_DIR": "{tmp}/xdg"}, "named.sock"),
     ],
 )
-def test_the_socket_is_found_in_order(
-    tmp_path: Path, environ: dict[str, str], below: str
-) -> None:
+def test_the_socket_is_found_in_order(tmp_path: Path, environ: dict[str, str], below: str) -> None:
     wanted = tmp_path / below
     settings = {name: value.format(tmp=tmp_path) for name, value in environ.items()}
     process = subprocess.Popen(
         [sys.executable, "-m", "shoal", "kernel", "--in-memory"],
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), **settings},
-        stderr=subprocess.PIPE, cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT),
+        **settings}, stderr=subprocess.PIPE, cwd=tmp_path,
     )  # fmt: skip
     assert process.stderr is not None
     try:
@@ -216,7 +217,11 @@ def _read_as(uid: int, path: Path) -> bytes:
 
 
 def test_connections_have_a_quota() -> None:
-    with Daemon("--max-connections", "2") as daemon, daemon.wire() as first, daemon.wire() as second:
+    with (
+        Daemon("--max-connections", "2") as daemon,
+        daemon.wire() as first,
+        daemon.wire() as second,
+    ):
         first.result("session.attach")
         second.result("session.attach")
         with daemon.wire() as third:
@@ -227,7 +232,7 @@ def test_connections_have_a_quota() -> None:
 
 
 def test_connections_of_a_principal_have_a_quota() -> None:
-    with Daemon(config="[quotas]\nconnections_per_principal = 2\n") as daemon:
+    with Daemon(config="[quotas]\nconnections_per_principal = 2\n") as daemon:  # noqa: SIM117
         with daemon.wire() as first, daemon.wire() as second, daemon.wire() as third:
             first.result("session.attach")
             second.result("session.attach")
