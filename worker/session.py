@@ -55,6 +55,7 @@ from worker import reads
 from worker.evaluate.evaluator import Evaluator
 from worker.evaluate.host import Host, Limits
 from worker.evaluate.threads import evaluator_thread
+from worker.hosting import apply_settings, build_host
 from worker.link import Link, LinkClosed, Parcel, read_content
 from worker.planning import Plan, derive
 from worker.saving import load_value, save_value
@@ -114,19 +115,22 @@ class Session:
         self.preparer = Preparer()
         self._unannounced: Started | None = None
         self.transcript = Transcript(init.next_out, init.transcript_values, init.transcript_bytes)
+        self._config: dict[str, Any] = msgspec.json.decode(init.config)
         self.evaluator = Evaluator(os.fsdecode(init.cwd), dict(init.environment), self._host(init))
         self.evaluator.channels.on_emit = self._emitted
+        for warning in () if init.restored else apply_settings(self.evaluator, self._config):
+            _note(f"warning: {warning}")
         self.lost = self._restore(read_content(init.cells, fds))
         self.note_places()
 
     def _host(self, init: Init) -> Host:
-        return Host(
-            sink=lambda _value: None,
-            echo="quiet",
-            config=msgspec.json.decode(init.config),
+        return build_host(
+            self._config,
             principal=init.owner,
             limits=Limits(init.capture_bytes, init.spill_bytes),
-            stderr_note=_note,
+            sink=lambda _value: None,
+            echo="quiet",
+            note=_note,
         )
 
     # -- state -----------------------------------------------------------------------------------
