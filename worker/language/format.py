@@ -149,7 +149,7 @@ class _Formatter:
             case ast.Alias(name=name, target=target):
                 return f"alias {name} = {self._command(target, indent)}"
             case ast.Use(path=path):
-                return f"use {path}"
+                return _command_line(["use", path])
             case ast.Return(value=value):
                 return f"return {self._full(value, indent)}" if value is not None else "return"
             case ast.Break():
