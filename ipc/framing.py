@@ -52,6 +52,12 @@ class LineFramer:
         """Bytes of an unfinished frame kept right now."""
         return len(self._held)
 
+    def take(self) -> bytes:
+        """The unfinished frame, which counts as finished now."""
+        rest = bytes(self._held)
+        self._held.clear()
+        return rest
+
     def feed(self, data: bytes) -> tuple[list[bytes], FrameTooLarge | None]:
         """Return the lines that `data` completes, without LF, and the failure that follows them.
 

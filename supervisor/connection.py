@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -121,6 +122,8 @@ class Connection(asyncio.Protocol):
         self.peer_uid = -1
         self.peer_pid = 0
         self.in_flight = 0
+        self.requests = 0
+        self.since_ns = time.time_ns()
         self.publishing = Bucket()
         self.open = False
         self._transport: asyncio.Transport | None = None
@@ -141,7 +144,7 @@ class Connection(asyncio.Protocol):
         # uvloop's transports have the interface without the base class.
         self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=EVENT_ROOM_BYTES, low=EVENT_ROOM_BYTES // 4)
-        self.peer_uid, self.peer_pid = _peer(transport.get_extra_info("socket"))
+        self.peer_uid, self.peer_pid = peer_of(transport.get_extra_info("socket"))
         refusal = self.endpoint.opened(self)
         if refusal is not None:
             transport.pause_reading()
@@ -201,6 +204,7 @@ class Connection(asyncio.Protocol):
             self._reject(malformed.reason, len(line))
             return
         self.in_flight += 1
+        self.requests += 1
         call = RouterCall(self, request.method, bytes(request.params), bytes(request.id))
         if request.jsonrpc != "2.0":
             call.fail(_bad_version())
@@ -331,7 +335,7 @@ def _bad_version() -> RpcError:
     return RpcError(Code.INVALID_REQUEST, "invalid JSON-RPC version", "invalid_request")
 
 
-def _peer(sock: socket.socket) -> tuple[int, int]:
+def peer_of(sock: socket.socket) -> tuple[int, int]:
     """The uid and pid of the peer, from the operating system; pid 0 when unknown."""
     if hasattr(socket, "SO_PEERCRED"):
         raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size)
