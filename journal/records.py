@@ -5,6 +5,9 @@ transaction (alone in its effect: a refused operation leaves no trace and spoils
 parameter of `Operation` is the type of the result that its completion gets. JSON members are bytes
 as they came; the store keeps them and never encodes them anew. Times are Unix nanoseconds.
 
+Operations and parts that are `array_like` stand in the commit log in the order of their fields: a
+field may be added at the end, with a default, and nothing else may change.
+
 Failure: constructing an operation checks nothing; what does not fit the stored state is answered by
 `OperationRefused` when it is done.
 """
@@ -12,10 +15,14 @@ Failure: constructing an operation checks nothing; what does not fit the stored 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
+
+from msgspec import Meta, Struct
 
 R_co = TypeVar("R_co", covariant=True)
+
+# What an integer column holds.
+Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 OutputKind = Literal["value", "render", "stdout", "stderr", "undo-snapshot"]
 EntryState = Literal["running", "finished", "interrupted"]
@@ -29,33 +36,29 @@ TaskState = Literal["running", "completed", "failed", "cancelled"]
 INGEST_BYTES_MIN = 256 * 1024
 
 
-class Operation(Generic[R_co]):
+class Operation(Struct, Generic[R_co], frozen=True):
     """A change of the store whose completion carries an R."""
-
-    __slots__ = ()
 
 
 # --- content -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FileContent:
+class FileContent(Struct, frozen=True, array_like=True, tag="file"):
     """Content behind a readable, seekable descriptor, from offset 0; the store closes it,
     always.
     """
 
-    fd: int
-    length: int
+    fd: Int64
+    length: Int64
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True, array_like=True, tag="stored"):
     """Content that is in the content store already, as `Store.ingest` answers it."""
 
     hash: bytes
-    length: int
+    length: Int64
     # The length before truncation to the output cap; None when nothing was cut.
-    original_length: int | None = None
+    original_length: Int64 | None = None
 
 
 Content = bytes | FileContent | Stored
@@ -64,16 +67,14 @@ Content = bytes | FileContent | Stored
 # --- rows ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True, array_like=True):
     """One captured output of an entry; recording order is the order of the tuple it stands in."""
 
     kind: OutputKind
     content: Content
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class Statement(Struct, frozen=True, kw_only=True, array_like=True):
     """A statement row; session, owner, principal and task are those of the submission.
 
     `id` comes from `Store.reserve_entries`, is larger than `parent_id` and ascends with `ordinal`.
@@ -81,24 +82,23 @@ class Statement:
     ok, effects); its outputs are added.
     """
 
-    id: int
-    parent_id: int
-    ordinal: int
-    ts: int
+    id: Int64
+    parent_id: Int64
+    ordinal: Int64
+    ts: Int64
     cwd: bytes
     src: str
     ast: bytes
     effects: bytes
     effect_kinds: tuple[str, ...]
-    dur_ns: int | None
-    status: int | None
+    dur_ns: Int64 | None
+    status: Int64 | None
     ok: bool | None
     state: EntryState = "finished"
     outputs: tuple[Output, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndoRow:
+class UndoRow(Struct, frozen=True, kw_only=True, array_like=True):
     """One inverse (chapter 50 §13). `restore_bytes` needs its snapshot, whose hash the store
     computes.
 
@@ -106,58 +106,54 @@ class UndoRow:
     is not recorded; `Finished.undo_skipped` counts it.
     """
 
-    entry_id: int
+    entry_id: Int64
     op: UndoOp
     inverse: bytes
     snapshot: Content | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRow:
+class AuditRow(Struct, frozen=True, array_like=True):
     """An act of authority. `detail` is a JSON object."""
 
-    ts: int
+    ts: Int64
     kind: str
     principal: str
     detail: bytes = b"{}"
     owner: str | None = None
     session: str | None = None
     plan_ref: str | None = None
-    entry_id: int | None = None
+    entry_id: Int64 | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlanKey:
+class PlanKey(Struct, frozen=True, array_like=True):
     owner: str
     session_owner: str
     session: str
     ref: str
 
 
-@dataclass(frozen=True, slots=True)
-class TaskEnd:
+class TaskEnd(Struct, frozen=True, array_like=True):
     """The final state of a task record; `error` is the JSON error object."""
 
-    number: int
+    number: Int64
     state: TaskState
-    finished_ns: int
+    finished_ns: Int64
     result_ref: str | None = None
     error: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellChanges:
+class CellChanges(Struct, frozen=True, kw_only=True, array_like=True):
     """What a submission changed in its session's stored state.
 
     A cell with value None exists but is lost after a restore. `replace` drops every cell that is
     not in `changed`. Changes of a session that is gone are dropped silently.
     """
 
-    session_id: int
+    session_id: Int64
     changed: tuple[tuple[str, bytes | None], ...] = ()
     removed: tuple[str, ...] = ()
-    next_out: int | None = None
-    last_used_ns: int | None = None
+    next_out: Int64 | None = None
+    last_used_ns: Int64 | None = None
     replace: bool = False
     # Content that a live value of the session is backed by, and content no longer backing any.
     pinned: tuple[bytes, ...] = ()
@@ -167,18 +163,17 @@ class CellChanges:
 # --- submissions ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeginSubmission(Operation[None]):
+class BeginSubmission(Operation[None], frozen=True, kw_only=True, array_like=True, tag="begin"):
     """Insert the running row; with `approval`, use up that plan's approval in the same commit.
 
     Refused with `ApprovalUnavailable` when the plan holds no approval valid at `ts`.
     """
 
-    entry_id: int
+    entry_id: Int64
     owner: str
     session: str
     principal: str
-    ts: int
+    ts: Int64
     cwd: bytes
     src: str
     ast: bytes
@@ -189,8 +184,7 @@ class BeginSubmission(Operation[None]):
     audit: tuple[AuditRow, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """Numbers of the durable events of an ended submission, and the names of its own outputs."""
 
     journal_seq_all: int
@@ -200,21 +194,22 @@ class Finished:
     undo_skipped: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishSubmission(Operation[Finished]):
+class FinishSubmission(
+    Operation[Finished], frozen=True, kw_only=True, array_like=True, tag="finish"
+):
     """Finish a running submission: everything its acknowledged answer promises, in one commit.
 
     `transcript` is the payload JSON of its `session.transcript` event, None unless it succeeded.
     `ended_ns` becomes the time of the durable events. Refused when the row is not running.
     """
 
-    entry_id: int
+    entry_id: Int64
     owner: str
     session: str
     principal: str
-    ended_ns: int
-    dur_ns: int
-    status: int | None
+    ended_ns: Int64
+    dur_ns: Int64
+    status: Int64 | None
     ok: bool
     task: str | None = None
     outputs: tuple[Output, ...] = ()
@@ -226,8 +221,7 @@ class FinishSubmission(Operation[Finished]):
     audit: tuple[AuditRow, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteStatements(Operation[int]):
+class WriteStatements(Operation[int], frozen=True, kw_only=True, array_like=True, tag="statements"):
     """Write statement and undo rows while their submission still runs. Result: undo rows
     skipped.
     """
@@ -240,8 +234,7 @@ class WriteStatements(Operation[int]):
     undo: tuple[UndoRow, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(Struct, frozen=True):
     """An interrupted submission with the numbers of its `journal` event."""
 
     entry_id: int
@@ -253,8 +246,7 @@ class Interrupted:
     journal_seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class InterruptSubmissions(Operation[tuple[Interrupted, ...]]):
+class InterruptSubmissions(Operation[tuple[Interrupted, ...]], frozen=True):
     """Mark every running row of one session interrupted; one `journal` event per submission."""
 
     owner: str
@@ -265,8 +257,7 @@ class InterruptSubmissions(Operation[tuple[Interrupted, ...]]):
 # --- sessions ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class EnsureSession(Operation[int]):
+class EnsureSession(Operation[int], frozen=True):
     """Create the session row when missing, else set `last_used_ns`. Result: the session id."""
 
     owner: str
@@ -274,14 +265,12 @@ class EnsureSession(Operation[int]):
     now_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class TouchSession(Operation[None]):
-    session_id: int
-    last_used_ns: int
+class TouchSession(Operation[None], frozen=True, array_like=True, tag="session"):
+    session_id: Int64
+    last_used_ns: Int64
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteSession(Operation[bool]):
+class DeleteSession(Operation[bool], frozen=True):
     """Delete stored state, shares, plans, task records and value pins; entries and blobs stay.
 
     Result: whether there was such a session. The id is never used again.
@@ -290,15 +279,13 @@ class DeleteSession(Operation[bool]):
     session_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class SaveCells(Operation[None]):
+class SaveCells(Operation[None], frozen=True, array_like=True, tag="cells"):
     """Commit session state outside a submission (or all of it, after a time without commits)."""
 
     cells: CellChanges
 
 
-@dataclass(frozen=True, slots=True)
-class SetShares(Operation[None]):
+class SetShares(Operation[None], frozen=True):
     """Make `principals` the complete list of guests of a session."""
 
     session_id: int
@@ -309,8 +296,7 @@ class SetShares(Operation[None]):
 # --- plans ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutPlan(Operation[tuple[PlanKey, ...]]):
+class PutPlan(Operation[tuple[PlanKey, ...]], frozen=True, kw_only=True):
     """Store a plan, or renew it: expiry anew, requests and approvals forgotten, creation time kept.
 
     Beyond `owner_quota` plans of the owner (0: no limit) the oldest not-approved one is dropped,
@@ -329,15 +315,13 @@ class PutPlan(Operation[tuple[PlanKey, ...]]):
     owner_quota: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedPlan:
+class RequestedPlan(Struct, frozen=True):
     requested_ns: int
     requested_effects: bytes
     first: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RequestPlan(Operation[RequestedPlan]):
+class RequestPlan(Operation[RequestedPlan], frozen=True):
     """Record that the owner asks for approval; a repeated request changes nothing and gets the
     first.
 
@@ -349,8 +333,7 @@ class RequestPlan(Operation[RequestedPlan]):
     requested_effects: bytes = b"[]"
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovePlan(Operation[None]):
+class ApprovePlan(Operation[None], frozen=True):
     """Refused when the plan is gone or expired at `approved_ns`."""
 
     key: PlanKey
@@ -359,48 +342,42 @@ class ApprovePlan(Operation[None]):
     approval_expires_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class UseApproval(Operation[None]):
+class UseApproval(Operation[None], frozen=True):
     """Use up an approval outside `BeginSubmission`. Refused with `ApprovalUnavailable`."""
 
     key: PlanKey
     now_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExpirePlans(Operation[tuple[PlanKey, ...]]):
+class ExpirePlans(Operation[tuple[PlanKey, ...]], frozen=True):
     """Drop plans whose time has passed. Result: their keys."""
 
     now_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class DropPlan(Operation[bool]):
+class DropPlan(Operation[bool], frozen=True):
     key: PlanKey
 
 
 # --- tasks ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class PutTask(Operation[None]):
+class PutTask(Operation[None], frozen=True, array_like=True, tag="task"):
     """Insert a running task record under a number from `Store.reserve_task`."""
 
-    number: int
-    session_id: int
+    number: Int64
+    session_id: Int64
     principal: str
-    started_ns: int
+    started_ns: Int64
 
 
-@dataclass(frozen=True, slots=True)
-class FinishTask(Operation[bool]):
+class FinishTask(Operation[bool], frozen=True, array_like=True, tag="task-end"):
     """Result: whether the record was running until now."""
 
     end: TaskEnd
 
 
-@dataclass(frozen=True, slots=True)
-class FailTasks(Operation[tuple[int, ...]]):
+class FailTasks(Operation[tuple[int, ...]], frozen=True):
     """Make every running task of a session `failed`. Result: their numbers, ascending."""
 
     session_id: int
@@ -408,8 +385,7 @@ class FailTasks(Operation[tuple[int, ...]]):
     error: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class PruneTasks(Operation[tuple[int, ...]]):
+class PruneTasks(Operation[tuple[int, ...]], frozen=True):
     """Keep the `keep` newest finished records of a session. Result: the numbers dropped."""
 
     session_id: int
@@ -419,13 +395,11 @@ class PruneTasks(Operation[tuple[int, ...]]):
 # --- others --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AppendAudit(Operation[None]):
+class AppendAudit(Operation[None], frozen=True, array_like=True, tag="audit"):
     rows: tuple[AuditRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SetPin(Operation[bool]):
+class SetPin(Operation[bool], frozen=True):
     """Pin stored content. Result: whether that changed anything. Refused when there is no such
     blob.
     """
@@ -436,22 +410,19 @@ class SetPin(Operation[bool]):
     now_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReleasePin(Operation[bool]):
+class ReleasePin(Operation[bool], frozen=True):
     hash: bytes
     reason: PinReason
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseManualPins(Operation[bool]):
+class ReleaseManualPins(Operation[bool], frozen=True):
     """Release every `manual` pin of the content, whoever set it."""
 
     hash: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LinkBlob(Operation[None]):
+class LinkBlob(Operation[None], frozen=True):
     """Give ingested content its blob row and pin it as a value of a session (chapter 61 §5.4)."""
 
     content: Stored
@@ -459,14 +430,12 @@ class LinkBlob(Operation[None]):
     now_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class TouchBlobs(Operation[None]):
+class TouchBlobs(Operation[None], frozen=True, array_like=True, tag="blobs"):
     hashes: tuple[bytes, ...]
-    now_ns: int
+    now_ns: Int64
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
+class Recovery(Struct, frozen=True):
     """What `Recover` found: interrupted submissions, failed tasks, dropped plans, dropped pins."""
 
     interrupted: tuple[int, ...]
@@ -475,8 +444,7 @@ class Recovery:
     dropped_pins: int
 
 
-@dataclass(frozen=True, slots=True)
-class Recover(Operation[Recovery]):
+class Recover(Operation[Recovery], frozen=True):
     """The start of a daemon: end what a crash left open (chapter 81 §8.1 step 6).
 
     `task_error` makes the JSON error object of a task that was running, from its session's name.
@@ -486,20 +454,17 @@ class Recover(Operation[Recovery]):
     task_error: Callable[[str], bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Probe(Operation[None]):
+class Probe(Operation[None], frozen=True):
     """Write something harmless, to learn whether commits work again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Together(Operation[tuple[object, ...]]):
+class Together(Operation[tuple[object, ...]], frozen=True):
     """Several operations as one: all of them or none. Result: theirs, in order."""
 
     operations: tuple[Operation[object], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Custom(Operation[R_co], Generic[R_co]):
+class Custom(Operation[R_co], Generic[R_co], frozen=True):
     """Any other change: `run` gets the write connection inside the transaction (agent endpoint
     tables).
 

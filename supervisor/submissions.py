@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -392,7 +391,7 @@ class Submission:
             return
         if previous is not None:
             await asyncio.wait([previous])
-        store.post(replace(operation, outputs=tuple(ready)), committed)
+        store.post(msgspec.structs.replace(operation, outputs=tuple(ready)), committed)
 
     def _committed(
         self,

@@ -1,4 +1,4 @@
-"""The package stands on the standard library and two others, and every name it offers is there."""
+"""The package stands on the standard library and three others, and every name it offers is there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import journal
 
 FOLDER = Path(journal.__file__).parent
-ALLOWED = sys.stdlib_module_names | {"journal", "blake3", "zstandard"}
+ALLOWED = sys.stdlib_module_names | {"journal", "blake3", "msgspec", "zstandard"}
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
