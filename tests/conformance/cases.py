@@ -72,9 +72,7 @@ def satisfies(case: Case, result: Result) -> bool:
 def load(folder: Path) -> list[Case]:
     """The cases of every TOML file in a folder, by file and in order."""
     return [
-        _case(file.name, table)
-        for file in sorted(folder.glob("*.toml"))
-        for table in _tables(file)
+        _case(file.name, table) for file in sorted(folder.glob("*.toml")) for table in _tables(file)
     ]
 
 

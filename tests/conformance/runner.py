@@ -114,9 +114,7 @@ def _start(
         os.close(reader)
         _in_child(case, writer, run)
     os.close(writer)
-    selector.register(
-        reader, selectors.EVENT_READ, _Child(case, pid, time.monotonic() + seconds)
-    )
+    selector.register(reader, selectors.EVENT_READ, _Child(case, pid, time.monotonic() + seconds))
 
 
 def _in_child(case: Case, writer: int, run: Callable[[Case], Result]) -> None:

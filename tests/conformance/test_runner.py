@@ -101,7 +101,7 @@ def test_filter_and_json(tmp_path: Path) -> None:
 
 def test_hung_case_is_killed_with_everything_it_started(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    src = f"env.OUT = \"{pid_file}\"\nsh {{ echo $$ > $OUT; sleep 600; }}"
+    src = f'env.OUT = "{pid_file}"\nsh {{ echo $$ > $OUT; sleep 600; }}'
     started = time.monotonic()
     [(_, result)] = list(run_all([Case("f", "hung", src, value="1")], seconds=3.0))
     assert result.kind == "timeout"
@@ -132,8 +132,8 @@ def test_crashing_case_is_a_failure_of_its_own() -> None:
 
 def test_cases_do_not_share_anything(tmp_path: Path) -> None:
     cases = [
-        Case("f", "first", "let a = 1\necho x > left.txt\nenv.LEFT = \"1\"", value="null"),
-        Case("f", "second", "[ls.len(), (env LEFT).out, a catch \"unbound\"]", value="?"),
+        Case("f", "first", 'let a = 1\necho x > left.txt\nenv.LEFT = "1"', value="null"),
+        Case("f", "second", '[ls.len(), (env LEFT).out, a catch "unbound"]', value="?"),
     ]
     results = {case.name: result for case, result in run_all(cases)}
     assert results["second"].text == '[0, null, "unbound"]'

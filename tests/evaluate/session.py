@@ -42,9 +42,7 @@ class Session:
 
     def run(self, src: str, position: Position = "stmt", **options: Any) -> Value:
         """The value of the last statement, on a thread with the stack of an evaluator."""
-        return run_on_evaluator_stack(
-            self.evaluator.evaluate_source, src, position, **options
-        )
+        return run_on_evaluator_stack(self.evaluator.evaluate_source, src, position, **options)
 
     def text(self, src: str, position: Position = "stmt") -> str:
         """The inline form of the value."""

@@ -61,7 +61,7 @@ def test_cwd_is_put_back_after_a_failing_module(session: Session) -> None:
 
 
 def test_module_may_be_used_inside_a_function(session: Session) -> None:
-    session.write("m.shl", "env.SHOAL_M = \"x\"\ncd /\nexport fn f() { 4 }")
+    session.write("m.shl", 'env.SHOAL_M = "x"\ncd /\nexport fn f() { 4 }')
     assert session.text("fn g() { use ./m; let h = () => m.f(); h() }\ng()") == "4"
     assert session.error("m.f()").code in ("undefined_var", "field_missing")
 
@@ -113,19 +113,23 @@ def test_unreadable_and_malformed_modules(session: Session) -> None:
 
 def test_source_binds_in_the_current_scope(session: Session) -> None:
     session.write("defs.shl", "var n = 1\nfn inc() { n += 1; n }\nn + 10")
-    assert session.text("let v = source(\"defs.shl\")\nv") == "11"
+    assert session.text('let v = source("defs.shl")\nv') == "11"
     assert session.text("inc()\ninc()") == "3"
 
 
 def test_source_inside_a_function_binds_there_only(session: Session) -> None:
-    session.write("defs.shl", "let x = outer + 1\nvar y = 5\nfn z() { y += 1; x + y }\nlet outer = 7")
-    src = "fn f() { let outer = 1; source defs.shl; let g = () => z(); [x, g(), g(), y, outer] }\nf()"
+    session.write(
+        "defs.shl", "let x = outer + 1\nvar y = 5\nfn z() { y += 1; x + y }\nlet outer = 7"
+    )
+    src = (
+        "fn f() { let outer = 1; source defs.shl; let g = () => z(); [x, g(), g(), y, outer] }\nf()"
+    )
     assert session.text(src) == "[2, 8, 9, 7, 7]"
     assert session.error("z()").code == "undefined_var"
 
 
 def test_source_in_a_loop_body_starts_anew_each_round(session: Session) -> None:
-    session.write("count.shl", "let seen = n catch \"none\"\nvar n = i")
+    session.write("count.shl", 'let seen = n catch "none"\nvar n = i')
     src = "var all = []\nfor i in 1..3 { source count.shl; all += [[seen, n]] }\nall"
     assert session.text(src) == '[["none", 1], ["none", 2]]'
 
@@ -165,7 +169,7 @@ def test_files_that_cannot_be_run(session: Session, src: str, code: str, phrase:
 
 @pytest.mark.parametrize("call", ["./s.shl a --n=1", "run s.shl a --n=1", "^s.shl a --n=1"])
 def test_script_gets_its_arguments_and_gives_its_last_value(session: Session, call: str) -> None:
-    session.write("s.shl", "echo shown\n[args, script.name, mine catch \"unseen\"]")
+    session.write("s.shl", 'echo shown\n[args, script.name, mine catch "unseen"]')
     assert session.text(f"let mine = 1\n{call}") == '[["a", "--n=1"], "s.shl", "unseen"]'
     assert session.shown == ["shown"]
 
@@ -176,7 +180,7 @@ def test_script_values_stay_values_in_the_call_form(session: Session) -> None:
 
 
 def test_nothing_a_script_does_reaches_the_caller(session: Session) -> None:
-    session.write("s.shl", "let leak = 1\ncd /\nenv.SHOAL_LEAK = \"x\"\nexit 9\n5")
+    session.write("s.shl", 'let leak = 1\ncd /\nenv.SHOAL_LEAK = "x"\nexit 9\n5')
     assert session.run("./s.shl\nlet after = 4\nafter") == 4
     assert session.evaluator.pending_exit is None
     assert session.text("pwd") == str(session.cwd)
@@ -191,7 +195,7 @@ def test_with_sets_directory_and_environment_for_its_body_and_callees(session: S
     (session.cwd / "d").mkdir()
     src = (
         "fn look() { [pwd.name, (env SHOAL_W).out] }\n"
-        "let inside = with cwd: \"d\", env: {SHOAL_W: 2kb} { look() }\n[inside, (env SHOAL_W).out]"
+        'let inside = with cwd: "d", env: {SHOAL_W: 2kb} { look() }\n[inside, (env SHOAL_W).out]'
     )
     assert session.text(src) == '[["d", "2000"], null]'
     assert session.text("pwd") == str(session.cwd)
@@ -199,18 +203,18 @@ def test_with_sets_directory_and_environment_for_its_body_and_callees(session: S
 
 def test_each_part_of_with_is_evaluated_under_the_previous_one(session: Session) -> None:
     (session.cwd / "d").mkdir()
-    assert session.text("with cwd: \"d\", env: {W: pwd.name} { env.W }") == '"d"'
+    assert session.text('with cwd: "d", env: {W: pwd.name} { env.W }') == '"d"'
 
 
 def test_with_puts_everything_back_after_an_error(session: Session) -> None:
-    session.error("with cwd: \"/\", env: {SHOAL_W: \"x\"}, reef: {jq: \"1\"} { cd /tmp; 1 / 0 }")
+    session.error('with cwd: "/", env: {SHOAL_W: "x"}, reef: {jq: "1"} { cd /tmp; 1 / 0 }')
     assert session.text("pwd") == str(session.cwd)
     assert session.text("(env SHOAL_W).out") == "null"
     assert session.evaluator.reef_overrides == {}
 
 
 def test_with_may_stand_in_a_function(session: Session) -> None:
-    assert session.text("fn f() { with env: {SHOAL_W: \"y\"} { env.SHOAL_W } }\nf()") == '"y"'
+    assert session.text('fn f() { with env: {SHOAL_W: "y"} { env.SHOAL_W } }\nf()') == '"y"'
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a program of one row stays on one line
 """Where a failed command raises and where it is a value (chapter 30 §4, §16.4)."""
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ VALUES = {
     "the tail of an if": f"(if true {{ {FAILS} }}).status",
     "the tail of a try": f"(try {{ {FAILS} }} catch {{ 0 }}).status",
     "the tail of a catch handler": f"(try {{ 1 / 0 }} catch {{ {FAILS} }}).status",
-    "the tail of a with": f"(with cwd: \".\" {{ {FAILS} }}).status",
+    "the tail of a with": f'(with cwd: "." {{ {FAILS} }}).status',
     "the tail of a spawn": f"(spawn {{ {FAILS} }}).await().status",
     "the tail of a bare block": f"let o = {{ {FAILS} }}\no.status",
     "a background command": f"({FAILS} &).await().status",
@@ -40,7 +41,7 @@ VALUES = {
     "a record item": f"{{o: ({FAILS})}}.o.status",
     "a run below the top level": '{ run("sh", "-c", "exit 4"); 4 }',
     "a feed below the top level": '{ "x".feed(sh -c "exit 4"); 4 }',
-    "an alias": f"alias a = sh -c 'exit 4'\nlet o = a()\no.status",
+    "an alias": "alias a = sh -c 'exit 4'\nlet o = a()\no.status",
     "an alias in command form never raises": "alias a = sh -c 'exit 4'\na\n4",
     "the left side of a postfix catch": f"let o = ({FAILS}) catch 0\no.status",
 }
@@ -68,7 +69,12 @@ def test_raised_failure_carries_status_stderr_and_the_command_as_span(session: S
 
 def test_failure_read_from_a_field_keeps_stderr_as_hint(session: Session) -> None:
     error = session.error("let o = (^sh -c 'echo oops >&2; exit 7')\no.out")
-    assert (error.code, error.hint, error.status, error.stderr) == ("cmd_failed", "oops", None, None)
+    assert (error.code, error.hint, error.status, error.stderr) == (
+        "cmd_failed",
+        "oops",
+        None,
+        None,
+    )
 
 
 def test_exec_in_value_position_captures_only_the_last_expression(session: Session) -> None:

@@ -76,7 +76,10 @@ def test_exit_stops_after_its_statement(session: Session) -> None:
     assert session.error("b.x").code == "undefined_var"
 
 
-@pytest.mark.parametrize(("word", "status"), [("", 0), ("3", 3), ("(2 - 3)", -1), ("(-99999999999)", -(2**31)), ("99999999999", 2**31 - 1)])
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [("", 0), ("3", 3), ("(2 - 3)", -1), ("(-99999999999)", -(2**31)), ("99999999999", 2**31 - 1)],
+)
 def test_exit_status_is_clamped(session: Session, word: str, status: int) -> None:
     session.run(f"exit {word}")
     assert session.evaluator.pending_exit == status

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a program of one row stays on one line
 """Scopes, bindings and assignment (chapter 30 §3)."""
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ PROGRAMS = {
     "redeclaring replaces the value": "let a = 1\nlet a = 2\na => 2",
     "redeclaring replaces the mutability": "let a = 1\nvar a = 2\na = 3\na => 3",
     "redeclaring in a block replaces the mutability": "{ let a = 1; var a = 2; a = 3; a } => 3",
-    "a wildcard binds nothing": "let _ = 4\nlet x = _ catch e e.code\nx => \"undefined_var\"",
+    "a wildcard binds nothing": 'let _ = 4\nlet x = _ catch e e.code\nx => "undefined_var"',
     "a closure sees later changes": "var a = 1\nlet f = () => a\na = 2\nf() => 2",
     "a closure sees a later declaration in its scope": "let a = 1\nlet f = () => a\nlet a = 2\nf() => 2",
     "a closure in a block sees a declaration after it": "let a = 1\n{ let f = () => a; let a = 2; f() } => 2",
@@ -46,28 +47,73 @@ PROGRAMS = {
     "a local function calls itself": "fn f() { fn g(n) { if n == 0 { 0 } else { 1 + g(n - 1) } }; g(5) }\nf() => 5",
     "a name declared later at top level": "fn f() { later() }\nfn later() { 3 }\nf() => 3",
     "an env write yields the value": "(if true { env.SHOAL_T = 5 }) => 5",
-    "an env write converts like argv": "env.SHOAL_T = 2kb\n(env SHOAL_T).out => \"2000\"",
+    "an env write converts like argv": 'env.SHOAL_T = 2kb\n(env SHOAL_T).out => "2000"',
     "an env write moves the name to the end": (
-        "env.SHOAL_A = \"1\"\nenv.SHOAL_B = \"2\"\nenv.SHOAL_A = \"3\"\n"
-        "os.env().keys().last() => \"SHOAL_A\""
+        'env.SHOAL_A = "1"\nenv.SHOAL_B = "2"\nenv.SHOAL_A = "3"\n'
+        'os.env().keys().last() => "SHOAL_A"'
     ),
 }
 
 ERRORS = {
     "let is immutable": ("let a = 1\na = 2", "type_error", "cannot assign `a`", (10, 15)),
     "fn is immutable": ("fn f() { 1 }\nf = 2", "type_error", "cannot assign `f`", (13, 18)),
-    "a parameter is immutable": ("fn f(a) { a = 2 }\nf(1)", "type_error", "cannot assign `a`", (10, 15)),
-    "a captured parameter is immutable": ("fn f(a) { let g = () => { a = 2 }; g() }\nf(1)", "type_error", "cannot assign `a`", (26, 31)),
-    "a loop variable is immutable": ("for i in [1] { i = 2 }", "type_error", "cannot assign `i`", (15, 20)),
-    "a pattern name is immutable": ("match 1 { n => { n = 2 } }", "type_error", "cannot assign `n`", (17, 22)),
-    "a caught error is immutable": ("try { 1 / 0 } catch e { e = 2 }", "type_error", "cannot assign `e`", (24, 29)),
-    "a block's let is immutable": ("{ let a = 1; a += 1 }", "type_error", "cannot assign `a`", (13, 19)),
+    "a parameter is immutable": (
+        "fn f(a) { a = 2 }\nf(1)",
+        "type_error",
+        "cannot assign `a`",
+        (10, 15),
+    ),
+    "a captured parameter is immutable": (
+        "fn f(a) { let g = () => { a = 2 }; g() }\nf(1)",
+        "type_error",
+        "cannot assign `a`",
+        (26, 31),
+    ),
+    "a loop variable is immutable": (
+        "for i in [1] { i = 2 }",
+        "type_error",
+        "cannot assign `i`",
+        (15, 20),
+    ),
+    "a pattern name is immutable": (
+        "match 1 { n => { n = 2 } }",
+        "type_error",
+        "cannot assign `n`",
+        (17, 22),
+    ),
+    "a caught error is immutable": (
+        "try { 1 / 0 } catch e { e = 2 }",
+        "type_error",
+        "cannot assign `e`",
+        (24, 29),
+    ),
+    "a block's let is immutable": (
+        "{ let a = 1; a += 1 }",
+        "type_error",
+        "cannot assign `a`",
+        (13, 19),
+    ),
     "an unbound name": ("nope = 1", "type_error", "cannot assign `nope`", (0, 8)),
     "an unbound name with an operator": ("nope += 1", "undefined_var", "nope", (0, 9)),
-    "a compound env write": ("env.A += \"x\"", "type_error", "compound assignment is not allowed on env.NAME", (0, 12)),
-    "an env write in a function": ("fn f() { env.A = \"x\" }\nf()", "custom", "use `with env:` inside a fn body", (9, 20)),
-    "an env write in a lambda": ("[1].map(x => { env.A = \"x\" })", "custom", "with env:", (15, 26)),
-    "a secretless value in env": ("env.A = [1]", "type_error", "list cannot be passed as argv", (0, 11)),
+    "a compound env write": (
+        'env.A += "x"',
+        "type_error",
+        "compound assignment is not allowed on env.NAME",
+        (0, 12),
+    ),
+    "an env write in a function": (
+        'fn f() { env.A = "x" }\nf()',
+        "custom",
+        "use `with env:` inside a fn body",
+        (9, 20),
+    ),
+    "an env write in a lambda": ('[1].map(x => { env.A = "x" })', "custom", "with env:", (15, 26)),
+    "a secretless value in env": (
+        "env.A = [1]",
+        "type_error",
+        "list cannot be passed as argv",
+        (0, 11),
+    ),
     "the right side runs first": ("var a = 1\na = 1 / 0", "div_zero", "division by zero", (14, 19)),
 }
 

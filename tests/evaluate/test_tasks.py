@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a program of one row stays on one line
 """Tasks, `parallel`, `retry`, `on`, and what nested evaluation shares (chapter 30 §12)."""
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ VALUES = {
     "await may be repeated": ("let t = spawn { 4 }\n[t.await(), t.wait()]", "[4, 4]"),
     "& is the same with a command": ("(echo hi &).await().out", '"hi"'),
     "tasks render with their id": ("[spawn { 1 }, spawn { 2 }]", "[task(1), task(2)]"),
-    "tasks compare by identity": ("let t = spawn { 1 }\n[t == t, t == spawn { 1 }]", "[true, false]"),
+    "tasks compare by identity": (
+        "let t = spawn { 1 }\n[t == t, t == spawn { 1 }]",
+        "[true, false]",
+    ),
     "a finished task is done": ("let t = spawn { 1 }\nt.await()\nt.is_done()", "true"),
     "cancel yields null": ("let t = spawn { 1 }\nt.await()\nt.cancel()", "null"),
     "suspend and resume set the flag": (
@@ -28,27 +32,54 @@ VALUES = {
         '[[1, "spawn block", "done", true, false]]',
     ),
     "a task shares the scope": ("var n = 1\n(spawn { n += 4 }).await()\nn", "5"),
-    "a task declares in its own scope": ("let t = spawn { let inner = 1 }\nt.await()\nlet x = inner catch 7\nx", "7"),
+    "a task declares in its own scope": (
+        "let t = spawn { let inner = 1 }\nt.await()\nlet x = inner catch 7\nx",
+        "7",
+    ),
     "a task sees captured variables": ("fn f(x) { (spawn { x + 1 }).await() }\nf(4)", "5"),
     "a task's directory and environment are its own": (
         'let t = spawn { cd /; env.SHOAL_T = "x"; pwd }\nlet there = t.await()\n'
         "[there, pwd == there, (env SHOAL_T).out]",
         "[/, false, null]",
     ),
-    "a task starts with the caller's environment": ('env.SHOAL_T = "y"\n(spawn { env.SHOAL_T }).await()', '"y"'),
-    "a task of a task is in the same table": ("(spawn { spawn { 1 } }).await().await()\njobs.len()", "2"),
+    "a task starts with the caller's environment": (
+        'env.SHOAL_T = "y"\n(spawn { env.SHOAL_T }).await()',
+        '"y"',
+    ),
+    "a task of a task is in the same table": (
+        "(spawn { spawn { 1 } }).await().await()\njobs.len()",
+        "2",
+    ),
     "an exit in a task stays there": ("(spawn { exit 4 }).await()\n5", "5"),
-    "cd works in a spawn body inside a function": ("fn f() { (spawn { cd /; pwd }).await() }\nf()", "/"),
-    "parallel keeps the order": ("parallel(() => 1, () => { sleep 10ms; 2 }, () => 3)", "[1, 2, 3]"),
+    "cd works in a spawn body inside a function": (
+        "fn f() { (spawn { cd /; pwd }).await() }\nf()",
+        "/",
+    ),
+    "parallel keeps the order": (
+        "parallel(() => 1, () => { sleep 10ms; 2 }, () => 3)",
+        "[1, 2, 3]",
+    ),
     "parallel of nothing": ("parallel()", "[]"),
-    "parallel settles": ("parallel(() => 1, () => 1 / 0, settle: true).map(r => match r { error e => e.code; _ => r })", '[1, "div_zero"]'),
+    "parallel settles": (
+        "parallel(() => 1, () => 1 / 0, settle: true).map(r => match r { error e => e.code; _ => r })",
+        '[1, "div_zero"]',
+    ),
     "parallel runs at the same time": (
         'parallel(() => channel("a").take(timeout: 5s), () => { sleep 50ms; channel("a").emit(4) })[0]',
         "4",
     ),
-    "retry gives the first success": ("var n = 0\nretry(5) { n += 1; if n < 3 { 1 / 0 } else { n } }", "3"),
-    "retry waits between attempts": ("var n = 0\nretry(2, delay: 1ms) { n += 1; if n < 2 { 1 / 0 } else { n } }", "2"),
-    "a task's error is caught where it is awaited": ("let e = (spawn { 1 / 0 }).await() catch e { e.code }\ne", '"div_zero"'),
+    "retry gives the first success": (
+        "var n = 0\nretry(5) { n += 1; if n < 3 { 1 / 0 } else { n } }",
+        "3",
+    ),
+    "retry waits between attempts": (
+        "var n = 0\nretry(2, delay: 1ms) { n += 1; if n < 2 { 1 / 0 } else { n } }",
+        "2",
+    ),
+    "a task's error is caught where it is awaited": (
+        "let e = (spawn { 1 / 0 }).await() catch e { e.code }\ne",
+        '"div_zero"',
+    ),
 }
 
 ERRORS = {
@@ -56,16 +87,30 @@ ERRORS = {
     "await takes nothing": ("(spawn { 1 }).await(1)", "arg_error", "method takes no arguments"),
     "await of another type": ("5.await()", "type_error", ".await expects a task, found int"),
     "parallel raises the first error in argument order": (
-        'parallel(() => { sleep 20ms; 1 / 0 }, () => "x" + 1)', "div_zero", "",
+        'parallel(() => { sleep 20ms; 1 / 0 }, () => "x" + 1)',
+        "div_zero",
+        "",
     ),
     "parallel of something else": ("parallel(4)", "type_error", "int is not callable"),
     "parallel bodies count as closure bodies": ("parallel(() => { cd / })", "custom", "top level"),
-    "retry raises the last error": ("var n = 0\nretry(2) { n += 1; assert(false, \"{n}\") }", "assert_failed", "2"),
-    "retry of no attempts": ("retry(0) { 1 }", "arg_error", "retry expects a positive attempt count"),
-    "retry without a count": ("retry(\"x\") { 1 }", "arg_error", "retry expects a positive attempt count"),
+    "retry raises the last error": (
+        'var n = 0\nretry(2) { n += 1; assert(false, "{n}") }',
+        "assert_failed",
+        "2",
+    ),
+    "retry of no attempts": (
+        "retry(0) { 1 }",
+        "arg_error",
+        "retry expects a positive attempt count",
+    ),
+    "retry without a count": (
+        'retry("x") { 1 }',
+        "arg_error",
+        "retry expects a positive attempt count",
+    ),
     "retry without a thunk": ("retry(2)", "arg_error", "retry expects a thunk"),
     "on without a channel": ("on(4, e => 1)", "arg_error", "on expects a channel"),
-    "on without a handler": ("on(\"a\")", "arg_error", "on expects a handler"),
+    "on without a handler": ('on("a")', "arg_error", "on expects a handler"),
 }
 
 
@@ -137,8 +182,13 @@ def test_suspending_stops_the_processes_of_the_task_only(session: Session) -> No
     os.mkfifo(session.cwd / "fifo")
     task = session.run("spawn { sh { echo $$ > pid; read -r _ < fifo; } }")
     pid = _wait_for_pid(session)
-    task.suspend()
-    _until(session, lambda: _state_of(pid) == "T")
+
+    def stands() -> bool:
+        # The program may be seen before its group is registered, so ask until it took.
+        task.suspend()
+        return _state_of(pid) == "T"
+
+    _until(session, stands)
     task.resume()
     _until(session, lambda: _state_of(pid) != "T")
     task.cancel()

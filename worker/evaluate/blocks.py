@@ -61,9 +61,7 @@ def declared_names(stmts: list[Any]) -> dict[str, bool]:
     return {name: len(mutable) == 2 for name, mutable in kinds.items()}
 
 
-def compile_block(
-    compiler: Compiler, scope: StaticScope, block: ast.Block, flow: Flow
-) -> Compiled:
+def compile_block(compiler: Compiler, scope: StaticScope, block: ast.Block, flow: Flow) -> Compiled:
     """See `Compiler.block_in`. Where `return` is taken (`flow.tail`), jumps end here."""
     parts, shown, setup = block_parts(compiler, scope, block, flow, loop_body=False)
     compiled = Compiled(sequence(parts, shown, setup), any(part.jumps for part in parts))

@@ -31,7 +31,22 @@ if TYPE_CHECKING:
 
 # Call forms that come before user bindings (chapter 30 §5.2, steps 1 to 3).
 RESERVED_CALLS: Final = frozenset(
-    "parallel retry on assert run save open path glob regex channel every watch tail".split()
+    [
+        "parallel",
+        "retry",
+        "on",
+        "assert",
+        "run",
+        "save",
+        "open",
+        "path",
+        "glob",
+        "regex",
+        "channel",
+        "every",
+        "watch",
+        "tail",
+    ]
 )
 CLOCK_CALLS: Final = frozenset(("now", "today"))
 
@@ -345,5 +360,3 @@ def _feed(
     from worker.evaluate.commands import compile_feed
 
     return compile_feed(compiler, node, scope, position)
-
-

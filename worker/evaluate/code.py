@@ -61,15 +61,16 @@ class CaptureSource(NamedTuple):
     """Where a captured cell is when the closure is made: a slot of the frame, or its captured."""
 
     local: bool
-    index: int
+    place: int
 
 
 class Code:
     """`positional` is the number of arguments of the plain case (fixed parameters, nothing to
-    convert), else -1; `plain` is the same number when moreover no slots follow the
-    parameters and none of them lives in a cell. `parameters` and `padding` are the unbound slots of a fresh frame: those
-    of the parameters and those behind them. `boxed` are the parameters that live in cells, by slot
-    and name. `direct` makes plain Python functions of a small lambda (worker.evaluate.direct)."""
+    convert), else -1; `plain` is the same number when moreover no slots follow the parameters and
+    none of them lives in a cell. `parameters` and `padding` are the unbound slots of a fresh frame:
+    those of the parameters and those behind them. `boxed` are the parameters that live in cells, by
+    slot and name. `direct` makes plain Python functions of a small lambda (worker.evaluate.direct).
+    """
 
     __slots__ = (
         "body",
@@ -114,9 +115,7 @@ class Code:
     def capture(self, frame: Frame) -> tuple[Cell, ...]:
         """The cells a closure made in this frame keeps."""
         captured = frame[1]
-        return tuple(
-            [frame[index] if local else captured[index] for local, index in self.captures]
-        )
+        return tuple([frame[place] if local else captured[place] for local, place in self.captures])
 
     def new_frame(self, ev: Evaluator, captured: tuple[Cell, ...]) -> Frame:
         """A frame without parameters, for code that has none."""

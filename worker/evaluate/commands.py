@@ -36,14 +36,10 @@ def compile_command(
     # The head may be bound to a function, alias or value: make sure it can be looked up.
     scope.resolve(call.head)
     compiler.capture_if_dynamic(scope, compiler.mentions.of(call))
-    return at_place(
-        lambda ev, frame: run_site(ev, frame, site, position), scope, span_of(node)
-    )
+    return at_place(lambda ev, frame: run_site(ev, frame, site, position), scope, span_of(node))
 
 
-def at_place(
-    run: Callable[[Any, Frame], Value], scope: StaticScope, span: Span
-) -> Thunk:
+def at_place(run: Callable[[Any, Frame], Value], scope: StaticScope, span: Span) -> Thunk:
     """Run something that looks names up while it runs, as seen from this scope."""
 
     def thunk(frame: Frame) -> Value:
@@ -146,9 +142,5 @@ def fed_part(compiler: Compiler, node: Any, scope: StaticScope) -> FedPart:
 
     site = None
     if type(node) is ast.Cmd:
-        site = CommandSite.build(
-            node.call, lambda expr: compiler.value(expr, scope), compiler.src
-        )
+        site = CommandSite.build(node.call, lambda expr: compiler.value(expr, scope), compiler.src)
     return FedPart(node, compiler.value(node, scope), site)
-
-

@@ -22,7 +22,7 @@ from worker.evaluate.scopes import Cell, Scope
 from worker.evaluate.static import DYNAMIC_NAMES, Function, StaticScope, Variable
 from worker.evaluate.templates import specialise
 from worker.language import ast
-from worker.values.types import MISSING, Value
+from worker.values.types import Value
 
 Position = Literal["top", "stmt", "value"]
 
@@ -122,9 +122,7 @@ class Compiler:
 
     # -- statements and blocks -------------------------------------------------------------------
 
-    def statement(
-        self, node: Any, scope: StaticScope, position: Position, flow: Flow
-    ) -> Compiled:
+    def statement(self, node: Any, scope: StaticScope, position: Position, flow: Flow) -> Compiled:
         return STATEMENTS[type(node)](self, node, scope, position, flow)
 
     def construct(self, block: ast.Block, scope: StaticScope) -> Thunk:
@@ -151,9 +149,7 @@ class Compiler:
     ) -> list[Variable]:
         """Give names slots in a new scope. `body` is everything that can mention them."""
         definite = definite and not body.dynamic
-        return [
-            scope.declare(name, body.captures(name), definite=definite) for name in names
-        ]
+        return [scope.declare(name, body.captures(name), definite=definite) for name in names]
 
     def setup(self, scope: StaticScope, skip: int = 0) -> Setup:
         """What entering the scope must do, once everything inside it has been compiled. The first
@@ -249,7 +245,6 @@ def bind_slot(variable: Variable) -> Callable[[list[Any], Value], None]:
         frame[index] = Cell(name, value)
 
     return boxed
-
 
 
 def load_all() -> None:

@@ -30,9 +30,7 @@ class _Branch:
 
     def __init__(self) -> None:
         self.value: Value = None
-        self.failure: Raised | Cancelled | None = raised(
-            "custom", "the thunk ended unexpectedly"
-        )
+        self.failure: Raised | Cancelled | None = raised("custom", "the thunk ended unexpectedly")
 
 
 def parallel(ev: Evaluator, pos: list[Value], named: Named, span: Span | None) -> Value:

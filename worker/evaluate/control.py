@@ -93,9 +93,7 @@ def compile_match(
     return match
 
 
-def _arm(
-    compiler: Compiler, arm: ast.MatchArm, scope: StaticScope
-) -> tuple[Matcher, Thunk]:
+def _arm(compiler: Compiler, arm: ast.MatchArm, scope: StaticScope) -> tuple[Matcher, Thunk]:
     inner = scope.inner()
     names = compiler.mentions.of(arm)
     bound = [binders(pattern) for pattern in arm.patterns]
@@ -137,9 +135,7 @@ def _arm(
 
 
 @compiles(ast.Try)
-def compile_try(
-    compiler: Compiler, node: ast.Try, scope: StaticScope, position: Position
-) -> Thunk:
+def compile_try(compiler: Compiler, node: ast.Try, scope: StaticScope, position: Position) -> Thunk:
     guarded = compiler.construct(node.body, scope)
     name = node.pattern.name if type(node.pattern) is ast.BindPat else None
     handler = _handler(compiler, node.handler, name, scope)
@@ -159,16 +155,12 @@ def compile_catch(
 Handler = Callable[[Frame, ErrorValue], Value]
 
 
-def _handler(
-    compiler: Compiler, body: Any, name: str | None, scope: StaticScope
-) -> Handler:
+def _handler(compiler: Compiler, body: Any, name: str | None, scope: StaticScope) -> Handler:
     """The handler in a scope of its own outside the guarded part, with the error bound."""
     inner = scope.inner()
     bind = None
     if name is not None:
-        [variable] = compiler.declare(
-            inner, [name], compiler.mentions.of(body), definite=True
-        )
+        [variable] = compiler.declare(inner, [name], compiler.mentions.of(body), definite=True)
         variable.declared(False)
         bind = bind_slot(variable)
     if isinstance(body, ast.Block):
@@ -280,5 +272,3 @@ def compile_spawn(
         return spawn_block(frame[0], code, code.capture(frame))
 
     return start
-
-

@@ -1,8 +1,8 @@
 """Small lambdas as plain Python functions, for methods that call them for every item.
 
-A lambda whose body is only operators and fields of its parameters, of captured variables and of root
-names needs no frame: its parameters become the parameters of one Python function. The checks that
-every call makes stay in it.
+A lambda whose body is only operators and fields of its parameters, of captured variables and of
+root names needs no frame: its parameters become the parameters of one Python function. The checks
+that every call makes stay in it.
 
 Failure: as the ordinary call; the direct function starts an ordinary one whenever it meets a number
 of arguments or an unbound name it is not made for.

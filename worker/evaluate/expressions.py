@@ -25,10 +25,9 @@ from worker.language import ast
 from worker.values.access import direct_field, index_value
 from worker.values.types import MISSING, Range, Span, Value
 
+
 @compiles(ast.Null, ast.Bool, ast.Int, ast.Float, ast.Str, ast.Size, ast.Duration, ast.Time)
-def compile_literal(
-    compiler: Compiler, node: Any, scope: StaticScope, position: Position
-) -> Thunk:
+def compile_literal(compiler: Compiler, node: Any, scope: StaticScope, position: Position) -> Thunk:
     value = constant_value(node)
     return lambda frame: value
 
@@ -160,6 +159,7 @@ except Raised as error:
     error.at(span)
     raise
 """
+
 
 @compiles(ast.FieldExpr)
 def compile_field(

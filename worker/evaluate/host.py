@@ -1,9 +1,9 @@
 """What the embedding of an evaluator gives it: the services and settings of chapter 30 §1.
 
 The bare evaluator of tests and scripts runs with the defaults of `Host()`: no adapters, no journal,
-no secrets, everything allowed, values of the sink written to standard output. A session worker fills
-in the rest. A host is shared by an evaluator and everything nested in it, and is not changed while
-one of them runs.
+no secrets, everything allowed, values of the sink written to standard output. A session worker
+fills in the rest. A host is shared by an evaluator and everything nested in it, and is not changed
+while one of them runs.
 
 Failure: the services raise language errors; the defaults never fail.
 """
@@ -59,8 +59,9 @@ class StatementHooks(Protocol):
 
     `started` gets the program, the statement's place in it and its slice of the source, and gives
     the entry that is current while the statement runs; statements of a sourced file or an applied
-    plan start while their outer one is still running. `finished` gets that entry, the value (MISSING
-    when it raised), the error (None, an ErrorValue, or a Cancelled) and the elapsed nanoseconds.
+    plan start while their outer one is still running. `finished` gets that entry, the value
+    (MISSING when it raised), the failure (None, a Raised or a Cancelled) and the elapsed
+    nanoseconds.
     """
 
     def started(self, program: Any, ordinal: int, source: str) -> Any: ...

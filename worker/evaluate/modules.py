@@ -51,9 +51,7 @@ def _find(ev: Evaluator, path: str, absolute: str) -> str:
     for candidate in tried:
         if os.path.isfile(candidate):
             return os.path.realpath(candidate)
-    raise raised(
-        "not_found", f"module not found: `{path}` (looked for `{display_name(tried[0])}`)"
-    )
+    raise raised("not_found", f"module not found: `{path}` (looked for `{display_name(tried[0])}`)")
 
 
 def _load(ev: Evaluator, real: str) -> Record:

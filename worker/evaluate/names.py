@@ -32,9 +32,7 @@ Binder = Callable[[Frame, Value], None]
 
 
 @compiles(ast.Var)
-def compile_var(
-    compiler: Compiler, node: ast.Var, scope: StaticScope, position: Position
-) -> Thunk:
+def compile_var(compiler: Compiler, node: ast.Var, scope: StaticScope, position: Position) -> Thunk:
     name = node.name
     candidates, certain = scope.resolve(name)
     first = candidates[0]
@@ -169,7 +167,7 @@ def _dynamic_cell(name: DynamicName, scope: StaticScope) -> CellFinder:
 
 
 def unbound_reader(node: ast.Var, scope: StaticScope) -> Thunk:
-    """What an unbound bare name means: the clock's names, a command, or nothing (chapter 30 §5.1)."""
+    """What an unbound bare name means: the clock's, a command, or nothing (chapter 30 §5.1)."""
     name = node.name
     span = span_of(node)
     cell = scope.root.cell(name)

@@ -1,8 +1,8 @@
 """Expressions written into a template: constants, variables, and operators and fields of those.
 
-`classify` decides how the value of an expression is best fetched; `Operand.lines` gives the template
-lines that put it into a Python name. Operators nest a few levels deep; anything else is a thunk of
-its own, called where its value is needed.
+`classify` decides how the value of an expression is best fetched; `Operand.lines` gives the
+template lines that put it into a Python name. Operators nest a few levels deep; anything else is a
+thunk of its own, called where its value is needed.
 
 The same lines serve two kinds of function: thunks, which find variables in their frame, and direct
 functions, which have the parameters of a small lambda as their own (see worker.evaluate.direct).
@@ -78,8 +78,8 @@ DIRECT: Final = Naming(
 
 
 class Operand(NamedTuple):
-    """`kind` is one of constant, slot, boxed, captured, root, thunk, operator, field; `where` is the
-    value, slot, cell or thunk; `parts` are the operands of an operator or field."""
+    """`kind` is one of constant, slot, boxed, captured, root, thunk, operator, field; `where` is
+    the value, slot, cell or thunk; `parts` are the operands of an operator or field."""
 
     kind: str
     where: Any
@@ -275,9 +275,7 @@ def blaming(function: Callable[..., Value], span: Span) -> Callable[..., Value]:
 # -- classification --------------------------------------------------------------------------------
 
 
-def classify(
-    compiler: Compiler, node: Any, scope: StaticScope, nested: int = 0
-) -> Operand:
+def classify(compiler: Compiler, node: Any, scope: StaticScope, nested: int = 0) -> Operand:
     """The cheapest way to fetch an expression's value in a scope."""
     if type(node) in _CONSTANTS:
         return Operand("constant", constant_value(node))
@@ -310,9 +308,7 @@ def classify(
 
 
 # Names that are namespaces while unbound (chapter 31 §10): their members are no fields.
-NAMESPACE_NAMES: Final = frozenset(
-    ("json", "yaml", "toml", "csv", "math", "http", "os", "config")
-)
+NAMESPACE_NAMES: Final = frozenset(("json", "yaml", "toml", "csv", "math", "http", "os", "config"))
 
 
 def is_plain_field(node: ast.FieldExpr) -> bool:

@@ -23,6 +23,7 @@ from worker.language import ast
 from worker.values.operators import FUNCTIONS, negate
 from worker.values.types import MISSING, Span, Value
 
+
 @compiles(ast.Binary)
 def compile_binary(
     compiler: Compiler, node: ast.Binary, scope: StaticScope, position: Position
@@ -128,10 +129,7 @@ def compile_logic(
 # -- assignment ----------------------------------------------------------------------------------
 
 
-
-def compile_assignment(
-    compiler: Compiler, node: ast.Assign, scope: StaticScope
-) -> Compiled:
+def compile_assignment(compiler: Compiler, node: ast.Assign, scope: StaticScope) -> Compiled:
     """`x = e` and `x op= e` for a plain variable; the value is the assigned one."""
     assert type(node.target) is ast.Var
     candidates, certain = scope.resolve(node.target.name)
@@ -156,9 +154,7 @@ _CELLS: Final = {
 }
 
 
-def _assign(
-    compiler: Compiler, node: ast.Assign, scope: StaticScope, target: Operand
-) -> Compiled:
+def _assign(compiler: Compiler, node: ast.Assign, scope: StaticScope, target: Operand) -> Compiled:
     assert type(node.target) is ast.Var
     operand = classify(compiler, node.value, scope)
     compound = node.op != "set"
@@ -183,9 +179,7 @@ def _assign(
                 value = f"{x} = {x}_constant\n"
             return value + ("" if target.kind == "slot" else read + guard) + store
         value = operand.lines(f"{x}n", values)
-        computed = operation(
-            node.op, slow, x, (f"{x}o", target), (f"{x}n", operand), values
-        )
+        computed = operation(node.op, slow, x, (f"{x}o", target), (f"{x}n", operand), values)
         return value + read + guard + computed + store
 
     values: dict[str, Any] = {}
@@ -196,7 +190,7 @@ def _refusal(name: str, span: Span, *, compound: bool) -> Any:
     """Raise the error of an assignment to a cell that does not take it."""
 
     def refuse(cell: Any) -> None:
-        if cell is not None and cell.lost and compound:
+        if cell is not None and cell.v is MISSING and cell.lost and compound:
             raise lost_value(name).at(span)
         if cell is None or (cell.v is MISSING and not cell.lost):
             if compound:
@@ -233,7 +227,7 @@ def _assign_by_search(compiler: Compiler, node: ast.Assign, scope: StaticScope) 
     def assign(frame: Frame) -> Value:
         result = value(frame)
         cell = find(frame)
-        if cell is None or not cell.mutable or (cell.lost and compound):
+        if cell is None or not cell.mutable or (cell.v is MISSING and cell.lost and compound):
             refuse(cell)
         assert cell is not None
         if operate is not None:
@@ -247,5 +241,3 @@ def _assign_by_search(compiler: Compiler, node: ast.Assign, scope: StaticScope) 
         return result
 
     return assign
-
-

@@ -31,7 +31,7 @@ def binders(pattern: Any) -> list[str]:
     if kind is ast.TypePat:
         return [] if pattern.name is None else [pattern.name]
     if kind is ast.RecordPat:
-        names = []
+        names: list[str] = []
         for field in pattern.fields:
             names += [field.name] if field.pattern is None else binders(field.pattern)
         return names
@@ -84,7 +84,7 @@ def _range(pattern: ast.RangePat, scope: StaticScope) -> Matcher:
 
     def match(frame: Frame, value: Value) -> bool:
         if type(value) is int:
-            return start <= value <= end if inclusive else start <= value < end
+            return bool(start <= value <= end if inclusive else start <= value < end)
         try:
             if compare(value, start) < 0:
                 return False

@@ -25,11 +25,10 @@ from worker.evaluate.compiler import (
     setup_lines,
 )
 from worker.evaluate.evaluator import NESTED_PROGRAMS_MAX
-from worker.evaluate.static import FIRST_FREE_SLOT, Function, Place, StaticScope, slot_cell
 from worker.evaluate.scopes import Cell
+from worker.evaluate.static import FIRST_FREE_SLOT, Function, Place, StaticScope, slot_cell
 from worker.evaluate.templates import specialise
-from worker.language import ParseContext, parse
-from worker.language import ast
+from worker.language import ParseContext, ast, parse
 from worker.values.types import MISSING, Value
 
 if TYPE_CHECKING:
@@ -84,9 +83,7 @@ def compile_program(
     return CompiledProgram(program, steps, scope, prepare)
 
 
-def run_program(
-    ev: Evaluator, program: ast.Program, src: str, position: str = "stmt"
-) -> Value:
+def run_program(ev: Evaluator, program: ast.Program, src: str, position: str = "stmt") -> Value:
     """Run a program at the top level of an evaluator; the value of its last statement."""
     compiled = compile_program(program, src, root_scope(ev.root), position)
     function = compiled.scope.function
@@ -108,9 +105,7 @@ def run_in_place(ev: Evaluator, program: ast.Program, src: str) -> Value:
     scope = late_scope(place)
     compiled = compile_program(program, src, scope)
     function = scope.function
-    captured = tuple(
-        _captured_cell(place, variable) for variable in function.captures
-    )
+    captured = tuple(_captured_cell(place, variable) for variable in function.captures)
     frame: Frame = [ev, captured, *[MISSING] * (function.size - FIRST_FREE_SLOT)]
     outer_src = ev.src
     ev.src = src
@@ -189,7 +184,7 @@ def _run_recorded(
     step: Step,
     frame: Frame,
 ) -> Value:
-    """One statement with its row: opened before, current while it runs, finished with the result."""
+    """One statement with its row: opened before it, current while it runs, finished after."""
     outer = ev.entry
     entry = hooks.started(program, ordinal, source)
     ev.entry = entry

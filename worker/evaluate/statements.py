@@ -154,15 +154,12 @@ def _environment_write(
     def write(frame: Frame) -> Value:
         ev = frame[0]
         if compound:
-            raise raised(
-                "type_error", "compound assignment is not allowed on env.NAME", span=span
-            )
+            raise raised("type_error", "compound assignment is not allowed on env.NAME", span=span)
         result = value(frame)
         if ev.body_depth > 0:
             raise raised(
                 "custom",
-                "env.NAME is only assigned at session top level; "
-                "use `with env:` inside a fn body",
+                "env.NAME is only assigned at session top level; use `with env:` inside a fn body",
                 span=span,
             )
         try:
@@ -267,9 +264,7 @@ _JUMP_LINES: Final = (
 )
 
 
-def loop_body(
-    compiler: Compiler, block: ast.Block, scope: StaticScope, flow: Flow
-) -> LoopBody:
+def loop_body(compiler: Compiler, block: ast.Block, scope: StaticScope, flow: Flow) -> LoopBody:
     inner = Flow(loop=True, function=flow.function, tail=False)
     parts, shown, setup = block_parts(compiler, scope, block, inner, loop_body=True)
     return LoopBody(parts, shown, setup, any(part.jumps for part in parts))
@@ -307,7 +302,8 @@ def items_of(frame: Frame, value: Value, span: Span) -> Iterable[Value]:
         items: Iterable[Value] = value
         return items
     if kind is Range:
-        return value.python_range()
+        numbers: range = value.python_range()
+        return numbers
     if kind is Table:
         rows: Iterable[Value] = value.rows
         return rows
@@ -359,5 +355,3 @@ def is_call_lowering(block: ast.Block) -> bool:
         and type(first.pattern) is ast.BindPat
         and first.pattern.name == ast.IIFE_NAME
     )
-
-

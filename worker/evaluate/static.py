@@ -14,7 +14,7 @@ its function, and reading it is one list access. What keeps this invisible:
 
 Frame layout: slot 0 the evaluator, slot 1 the tuple of captured cells, then parameters and locals.
 
-Failure: nothing raises but `lookup`, for a value that was lost.
+Failure: nothing raises but the look at a value that was lost with a restored session.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Variable:
         self.mutable: bool | None = None
 
     def declared(self, mutable: bool) -> None:
-        """Note a declaration. `compile_block` sees to it that names declared both ways are boxed."""
+        """Note a declaration; names that are declared both ways are boxed (`block_parts`)."""
         self.mutable = mutable
 
 
@@ -82,8 +82,7 @@ class Function:
             return True
         running = late.parent
         return variable.boxed and (
-            variable.function is running
-            or (running is not None and variable in running.captures)
+            variable.function is running or (running is not None and variable in running.captures)
         )
 
     def new_slot(self) -> int:
@@ -105,9 +104,7 @@ class StaticScope:
 
     __slots__ = ("declares_in", "function", "parent", "root", "variables")
 
-    def __init__(
-        self, parent: StaticScope | None, function: Function, root: Scope
-    ) -> None:
+    def __init__(self, parent: StaticScope | None, function: Function, root: Scope) -> None:
         self.parent = parent
         self.function = function
         self.root = root
@@ -207,12 +204,18 @@ def slot_value(variable: Variable, function: Function, frame: Frame) -> Value:
         content = frame[variable.index]
         if not variable.boxed:
             return content
-        return content.v if type(content) is Cell else MISSING
+        return _content_of(content) if type(content) is Cell else MISSING
     index = function.captures.get(variable)
     captured = frame[CAPTURED_SLOT]
     if index is None or index >= len(captured):
         return MISSING
-    return captured[index].v
+    return _content_of(captured[index])
+
+
+def _content_of(cell: Cell) -> Value:
+    if cell.v is MISSING and cell.lost:
+        raise lost_value(cell.name)
+    return cell.v
 
 
 def slot_cell(variable: Variable, function: Function, frame: Frame) -> Cell:
