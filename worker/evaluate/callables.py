@@ -1,11 +1,11 @@
 """The two callable value types: closures (`fn`, lambdas) and commands (aliases).
 
 A closure is compiled code plus the cells it captured when it was made; calling it is the work of
-worker.evaluate.calls. A command is the stored call of an alias with the cells its computed arguments
-need; running it is the work of worker.commands.
+worker.evaluate.calls. A command is the stored call of an alias with the cells its computed
+arguments need; running it is the work of worker.commands.
 
-Both pickle without their compiled code: the AST and the source travel, the code is compiled again on
-first use (worker.evaluate.state).
+Both are stored without their compiled code: node and source travel, and one that came back has its
+`code` and `captured` made on first use (`stored`, see worker.evaluate.revive).
 
 Failure: nothing here raises language errors.
 """
@@ -20,18 +20,23 @@ from worker.values.types import Value
 if TYPE_CHECKING:
     from worker.evaluate.code import Code
     from worker.evaluate.evaluator import Evaluator
+    from worker.evaluate.revive import StoredCallable
     from worker.evaluate.static import Place
 
 
 class Closure:
     """`code` is shared by all closures made at the same place; `captured` are this one's cells."""
 
-    __slots__ = ("captured", "code")
+    __slots__ = ("captured", "code", "stored")
     TYPE_NAME: ClassVar[str] = "closure"
+    stored: StoredCallable
 
     def __init__(self, code: Code, captured: tuple[Cell, ...]) -> None:
         self.code = code
         self.captured = captured
+
+    def __getattr__(self, name: str) -> Any:
+        return _revived(self, name)
 
     @property
     def name(self) -> str | None:
@@ -60,16 +65,20 @@ class Closure:
 
 
 class Command:
-    """A stored command call. `call` is its AST node, `src` the source its spans refer to, `site` the
-    compiled call of worker.commands, and `frame(ev)` the frame its computed arguments need.
+    """A stored command call. `call` is its AST node, `src` the source its spans refer to, `site`
+    the compiled call of worker.commands, and `frame(ev)` the frame its computed arguments need.
     """
 
-    __slots__ = ("captured", "code")
+    __slots__ = ("captured", "code", "stored")
     TYPE_NAME: ClassVar[str] = "command"
+    stored: StoredCallable
 
     def __init__(self, code: Code, captured: tuple[Cell, ...]) -> None:
         self.code = code
         self.captured = captured
+
+    def __getattr__(self, name: str) -> Any:
+        return _revived(self, name)
 
     @property
     def call(self) -> Any:
@@ -95,7 +104,8 @@ class Command:
         return self.code.new_frame(ev, self.captured)
 
     def place(self, frame: list[Any]) -> Place:
-        """What names mean to the stored call: its head means what it meant where the alias stood."""
+        """What names mean to the stored call: its head means what it meant where the alias
+        stood."""
         from worker.evaluate.static import Place
 
         assert self.code.scope is not None
@@ -109,6 +119,14 @@ class Command:
 
     def __repr__(self) -> str:
         return f"<command({self.head})>"
+
+
+def _revived(value: Closure | Command, name: str) -> Any:
+    """Reached only for an unset slot: the code of a callable that came back is made now."""
+    if name != "code" and name != "captured":
+        raise AttributeError(name)
+    value.stored.revive(value)
+    return value.code if name == "code" else value.captured
 
 
 def is_callable(value: Value) -> bool:

@@ -1,51 +1,66 @@
 """Session state as saved cells: what changed since the last look, and how it comes back.
 
-State is a set of named cells (chapter 60 §10): one per binding, one for the cwd, the previous
-directory, the directory stack and the changes of the environment. Closures share variables with each
-other and with their scope, so the variables they captured are cells of their own, `captured:N`, and
-so are the names of module scopes that closures keep alive, `module:N:NAME`: a counter and its reset
-function still count together after a restore.
+State is a set of named cells (chapter 60 §10): `binding:NAME` for every name at top level, `cwd`,
+`previous directory`, `directory stack` and `environment` (what differs from the start). What
+closures share with each other has cells of its own: `captured:N` for a variable, `code:N` for the
+code that all closures of one place have in common, `source:N` for the text it was compiled from,
+and `module:N:NAME` for the names of a module that closures keep alive. So a counter and its reset
+function still count together after a restore, and a thousand functions of one file store it once.
 
-What a submission changed is found by comparing each cell with the value saved last; values never
-change in place, so identity decides and no value is looked into.
+What a submission changed is found by comparing each variable with the value saved last. Values
+never change in place, so identity decides and no value is looked into; the cost is one comparison
+for each name of the session.
 
-Cells are pickles that only a worker of the same session reads back. A value without a stored form
-(stream, running task, secret) is saved as lost, together with whatever contains it.
+Results of the transcript are stored alone (`save_result`): closures in them carry copies of their
+variables as they are then.
 
-Failure: `changed` never raises for a value; `restore` treats damaged data as lost.
+Failure: `changed` never raises for a value: one without a stored form (a stream, a running task) is
+saved as lost, together with whatever contains it. `restore` treats damaged data as lost.
 """
 
 from __future__ import annotations
 
-import io
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from worker.evaluate.revive import Saved, revive
 from worker.evaluate.callables import Closure, Command
+from worker.evaluate.code import Code
+from worker.evaluate.revive import StoredCode
 from worker.evaluate.scopes import Cell, Scope
+from worker.evaluate.static import DYNAMIC_NAMES
+from worker.evaluate.stored_values import (
+    PROTOCOL,
+    LoadContent,
+    Reader,
+    ReadSecret,
+    StoredForm,
+    content_of,
+)
 from worker.values.types import MISSING, Value
 
 if TYPE_CHECKING:
     from worker.evaluate.evaluator import Evaluator
 
-PROTOCOL: Final = 5
 BINDING: Final = "binding:"
 CAPTURED: Final = "captured:"
+CODE: Final = "code:"
+SOURCE: Final = "source:"
 MODULE: Final = "module:"
 CWD: Final = "cwd"
 PREVIOUS: Final = "previous directory"
 DIRECTORIES: Final = "directory stack"
 ENVIRONMENT: Final = "environment"
 
-_UNPICKLABLE: Final = (
-    pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError,
-)  # fmt: skip
+# Shared things are looked through for those that nothing leads to any more when there are twice as
+# many as the last look left, and at least this many.
+_SHARED_UNSWEPT_MAX: Final = 64
 
 
 class SavedCell(NamedTuple):
-    """One cell to store; `data` None removes it. `lost`: the value has no stored form."""
+    """One cell to store. `data` None: it is removed, or `lost` when its value has no stored
+    form."""
 
     name: str
     data: bytes | None
@@ -53,163 +68,321 @@ class SavedCell(NamedTuple):
 
 
 class StateKeeper:
-    # What is known of the saved state, changed only by `changed` and `restore` on the evaluator's
-    # thread: `_numbers` and `_scopes` name the captured cells and module scopes by object, `_links`
-    # says which of them each saved cell leads to, `_places` holds the plain parts of the state.
+    # What is known of the saved state, on the evaluator's thread alone:
+    # `_numbers` and `_things` name what closures share (variables, code, sources, module scopes) in
+    # both directions, `_captured`, `_dynamic` and `_modules` are the variables, dictionaries of
+    # variables and scopes among it. `_stored_code` finds the stored form of code that is alive.
+    # `_links` are the shared things each saved cell leads to, for cells with any. `_content` are
+    # the hashes each saved cell refers to, `_uses` in how many cells each occurs. `_places` are the
+    # plain parts of the state as saved. `_waiting` are cells found while others are being saved;
+    # `_records` and `_reading` serve a restore: stored code, and what the cell being read leads to.
 
-    def __init__(self, ev: Evaluator) -> None:
+    def __init__(
+        self,
+        ev: Evaluator,
+        *,
+        load_content: LoadContent | None = None,
+        read_secret: ReadSecret | None = None,
+    ) -> None:
         self._ev = ev
         self._baseline = dict(ev.env)
-        self._numbers: dict[Cell, int] = {}
-        self._scopes: dict[Scope, int] = {ev.root: 0}
-        self._by_number: dict[int, Any] = {0: ev.root}
+        self._numbers: dict[Any, int] = {}
+        self._things: dict[int, Any] = {}
         self._next_number = 1
-        self._links: dict[str, frozenset[Cell | Scope]] = {}
-        self._places: dict[str, Any] = dict(self._current_places())
+        self._captured: dict[Cell, str] = {}
+        self._dynamic: dict[Cell, int] = {}
+        self._modules: dict[Scope, int] = {}
+        self._stored_code: dict[Code, StoredCode] = {}
+        self._links: dict[str, frozenset[Any]] = {}
+        self._content: dict[str, frozenset[str]] = {}
+        self._uses: Counter[str] = Counter()
+        self._content_seen: set[str] = set()
+        self._unswept = 0
+        self._kept_by_sweep = 0
+        self._waiting: list[tuple[str, Any]] = []
+        self._records: dict[str, bytes] = {}
+        self._reading: set[Any] = set()
+        self._reader = Reader(self, load_content, read_secret)
+        self._places: dict[str, Any] = {name: self._place(name) for name in _PLACES}
 
     # -- saving --------------------------------------------------------------------------------
 
     def changed(self) -> list[SavedCell]:
         """The cells that differ from what was saved last, and the ones no longer needed."""
         saved: list[SavedCell] = []
-        waiting = [(BINDING + cell.name, cell) for cell in self._ev.root.bound()]
-        waiting += [(CAPTURED + str(number), cell) for cell, number in self._numbers.items()]
-        waiting += self._module_cells(self._scopes)
-        seen: set[str] = set()
+        waiting = self._waiting
+        # Tasks may bind names meanwhile, hence the copies.
+        for cell in [c for c in list(self.root.cells.values()) if c.v is not c.saved]:
+            waiting.append((BINDING + cell.name, cell))
+        if self._numbers:
+            self._find_shared_changes(waiting)
         while waiting:
-            name, cell = waiting.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            if cell.v is cell.saved and name in self._links:
-                continue
-            found = self._save_cell(name, cell)
-            saved.append(found)
-            waiting += self._newly_linked(self._links[name])
-        if saved:
-            saved += self._dropped()
-        saved += self._changed_places()
+            name, thing = waiting.pop()
+            save = _SAVERS.get(type(thing))
+            found = self._save_text(name, thing) if save is None else save(self, name, thing)
+            if found is not None:
+                saved.append(found)
+        if self._unswept > max(_SHARED_UNSWEPT_MAX, self._kept_by_sweep):
+            saved += self._sweep()
+        self._save_places(saved)
         return saved
 
-    def _module_cells(self, scopes: Iterable[Scope]) -> list[tuple[str, Cell]]:
-        return [
-            (f"{MODULE}{self._scopes[scope]}:{cell.name}", cell)
-            for scope in scopes
-            if scope is not self._ev.root
-            for cell in scope.bound()
-        ]
+    def _find_shared_changes(self, waiting: list[tuple[str, Any]]) -> None:
+        for cell, name in self._captured.items():
+            if cell.v is not cell.saved:
+                waiting.append((name, cell))
+        for cell, size in self._dynamic.items():
+            if len(cell.v) != size:
+                waiting.append((self._captured[cell], cell))
+        for scope, number in self._modules.items():
+            self._wait_for_module(scope, number, waiting)
 
-    def _newly_linked(self, links: frozenset[Cell | Scope]) -> list[tuple[str, Cell]]:
-        cells = [
-            (CAPTURED + str(self._numbers[link]), link) for link in links if isinstance(link, Cell)
-        ]
-        return cells + self._module_cells(link for link in links if isinstance(link, Scope))
+    @staticmethod
+    def _wait_for_module(scope: Scope, number: int, waiting: list[tuple[str, Any]]) -> None:
+        for cell in [c for c in list(scope.cells.values()) if c.v is not c.saved]:
+            waiting.append((f"{MODULE}{number}:{cell.name}", cell))
 
-    def _save_cell(self, name: str, cell: Cell) -> SavedCell:
-        value = cell.v
-        pickler = _Pickler(self)
-        try:
-            data, lost = pickler.dumps((cell.name, cell.mutable, False, value)), False
-        except _UNPICKLABLE:
-            pickler = _Pickler(self)
-            data, lost = pickler.dumps((cell.name, cell.mutable, True, None)), True
-        cell.saved = value
-        self._links[name] = frozenset(pickler.links)
-        return SavedCell(name, data, lost)
+    def _save_cell(self, name: str, cell: Cell) -> SavedCell | None:
+        value, mutable = cell.v, cell.mutable
+        if value is cell.saved and cell not in self._dynamic:
+            return None
+        if cell.name == DYNAMIC_NAMES:
+            # The dictionary changes in place, and perhaps at this moment.
+            value = dict(value)
+            self._dynamic[cell] = len(value)
+        form = StoredForm.of((value, mutable, cell.name), self)
+        cell.saved = cell.v if cell in self._dynamic else value
+        cell.lost = False
+        return self._keep(name, form)
 
-    def _dropped(self) -> list[SavedCell]:
-        """Captured cells and module scopes that no saved cell leads to any more."""
-        reached: set[Cell | Scope] = set()
+    def _save_code(self, name: str, code: StoredCode) -> SavedCell:
+        source = None if code.src is None else self.number_of(code.src)
+        form = StoredForm.of((code.kind, code.node, source, code.names, code.root), self)
+        if form is not None and code.src is not None:
+            form = form._replace(links=form.links | {code.src})
+        return self._keep(name, form)
+
+    def _save_text(self, name: str, text: str) -> SavedCell:
+        return self._keep(name, StoredForm.of(text, self))
+
+    def _keep(self, name: str, form: StoredForm | None) -> SavedCell:
+        links = form.links if form is not None else frozenset()
+        if links or name in self._links:
+            self._unswept += len(self._links.get(name, ()))
+            self._links[name] = links
+        self._note_content(name, form.content if form is not None else frozenset())
+        return SavedCell(name, None if form is None else form.data, form is None)
+
+    # -- content of the store ----------------------------------------------------------------------
+
+    def _note_content(self, name: str, content: frozenset[str]) -> None:
+        before = self._content.pop(name, frozenset())
+        if content:
+            self._content[name] = content
+        if content or before:
+            self._uses.update(content)
+            self._uses.subtract(before)
+            self._content_seen |= content | before
+
+    def held(self, digest: str) -> None:
+        """Content that the session got hold of; it is let go unless a saved cell refers to it."""
+        self._content_seen.add(digest)
+
+    def content_changes(self) -> tuple[list[str], list[str]]:
+        """Hashes that saved cells refer to now, and those they no longer do, since the last
+        call."""
+        seen, self._content_seen = self._content_seen, set()
+        used = [name for name in sorted(seen) if self._uses[name] > 0]
+        unused = [name for name in sorted(seen) if self._uses[name] <= 0]
+        for name in unused:
+            del self._uses[name]
+        return used, unused
+
+    # -- what nothing leads to any more ------------------------------------------------------------
+
+    def _sweep(self) -> list[SavedCell]:
+        reached: set[Any] = set()
         waiting = [name for name in self._links if name.startswith(BINDING)]
         while waiting:
             for link in self._links.get(waiting.pop(), ()):
                 if link not in reached:
                     reached.add(link)
-                    waiting += [name for name, _ in self._newly_linked(frozenset((link,)))]
-        dropped = []
-        for cell in [cell for cell in self._numbers if cell not in reached]:
-            number = self._numbers.pop(cell)
-            del self._by_number[number]
-            dropped.append(self._forget(CAPTURED + str(number)))
-        for scope in [s for s in self._scopes if s not in reached and s is not self._ev.root]:
-            dropped += [self._forget(name) for name, _ in self._module_cells((scope,))]
-            del self._by_number[self._scopes.pop(scope)]
+                    waiting += self._cells_of(link)
+        dropped = [
+            self._forget(name)
+            for thing in [thing for thing in self._numbers if thing not in reached]
+            for name in self._dropped(thing)
+        ]
+        self._stored_code = {
+            code: stored for code, stored in self._stored_code.items() if stored in reached
+        }
+        self._unswept, self._kept_by_sweep = 0, len(reached)
         return dropped
+
+    def _cells_of(self, thing: Any) -> list[str]:
+        """The names of the cells that a shared thing is saved in."""
+        number = self._numbers[thing]
+        if isinstance(thing, Scope):
+            return [f"{MODULE}{number}:{cell.name}" for cell in thing.bound()]
+        return [f"{_PREFIXES[type(thing)]}{number}"]
+
+    def _dropped(self, thing: Any) -> list[str]:
+        """Forget a shared thing; the names of its cells."""
+        names = self._cells_of(thing)
+        del self._things[self._numbers.pop(thing)]
+        for table in (self._captured, self._dynamic, self._modules):
+            table.pop(thing, None)
+        cells = thing.bound() if isinstance(thing, Scope) else [thing]
+        for cell in cells:
+            if isinstance(cell, Cell):
+                # Should it be captured again, it is saved again.
+                cell.saved = MISSING
+        return names
 
     def _forget(self, name: str) -> SavedCell:
         self._links.pop(name, None)
+        self._note_content(name, frozenset())
         return SavedCell(name, None)
 
     # -- the plain parts -------------------------------------------------------------------------
 
-    def _current_places(self) -> Iterator[tuple[str, Any]]:
+    def _place(self, name: str) -> Any:
         ev = self._ev
-        yield CWD, ev.cwd
-        yield PREVIOUS, ev.prev_cwd
-        yield DIRECTORIES, tuple(ev.dir_stack)
-        yield ENVIRONMENT, self._environment_changes()
+        if name == CWD:
+            return ev.cwd
+        if name == PREVIOUS:
+            return ev.prev_cwd
+        if name == DIRECTORIES:
+            return tuple(ev.dir_stack)
+        return tuple(ev.env.items())
+
+    def _save_places(self, saved: list[SavedCell]) -> None:
+        ev, places = self._ev, self._places
+        if ev.cwd is not places[CWD] or ev.prev_cwd is not places[PREVIOUS]:
+            self._save_place(CWD, saved)
+            self._save_place(PREVIOUS, saved)
+        if ev.dir_stack or places[DIRECTORIES]:
+            self._save_place(DIRECTORIES, saved)
+        self._save_place(ENVIRONMENT, saved)
+
+    def _save_place(self, name: str, saved: list[SavedCell]) -> None:
+        content = self._place(name)
+        if self._places[name] != content:
+            saved.append(SavedCell(name, self._stored_place(name, content)))
+        self._places[name] = content
+
+    def _stored_place(self, name: str, content: Any) -> bytes:
+        if name == ENVIRONMENT:
+            content = self._environment_changes()
+        return pickle.dumps(content, PROTOCOL)
 
     def _environment_changes(self) -> tuple[tuple[bytes, bytes | None], ...]:
-        """Names set otherwise than at the start of the session, in order, and names taken away."""
-        env, base = self._ev.env, self._baseline
-        changed = [(name, value) for name, value in env.items() if base.get(name) != value]
-        return (*changed, *[(name, None) for name in base if name not in env])
+        """Names that were assigned since the start of the session, in order, and those taken away.
 
-    def _changed_places(self) -> list[SavedCell]:
-        changed = []
-        for name, content in self._current_places():
-            if self._places[name] != content:
-                self._places[name] = content
-                changed.append(SavedCell(name, pickle.dumps(content, PROTOCOL)))
-        return changed
+        An assigned name moves to the end, so they are what follows the untouched ones.
+        """
+        env, base = self._ev.env, self._baseline
+        untouched = iter(base)
+        changed: list[tuple[bytes, bytes | None]] = []
+        for name, value in env.items():
+            if not changed and base.get(name) == value and name in untouched:
+                continue
+            changed.append((name, value))
+        return (*[(name, None) for name in base if name not in env], *changed)
+
+    # -- everything ------------------------------------------------------------------------------
+
+    def result(self, name: str, value: Value) -> SavedCell:
+        """The cell of a transcript result; it shares nothing with the session."""
+        form = StoredForm.of(value, self, alone=True)
+        self._note_content(name, form.content if form is not None else frozenset())
+        return SavedCell(name, None if form is None else form.data, form is None)
+
+    def forget(self, name: str) -> SavedCell:
+        """The removal of a cell, for a result that is no longer kept."""
+        return self._forget(name)
+
+    def read_result(self, data: bytes) -> Value:
+        """The value of a stored result, or MISSING when it cannot be brought back."""
+        try:
+            return self._reader.read(data)
+        except Exception:  # noqa: BLE001 - any damage means that the value is lost
+            return MISSING
 
     # -- restoring -------------------------------------------------------------------------------
 
     def restore(self, cells: Iterable[tuple[str, bytes | None]]) -> list[str]:
-        """Bring saved cells back into the evaluator; the names of bindings that are lost, sorted."""
-        stored = [(name, data) for name, data in cells if data is not None]
-        for name, _ in stored:
-            if name.startswith(CAPTURED):
-                self.cell_numbered(int(name.removeprefix(CAPTURED)))
+        """Bring saved cells back into the evaluator; the names of bindings that are lost, sorted.
+
+        Results of the transcript are not kept here: of those only what content they refer to.
+        """
+        stored = dict(cells)
+        self._records = {n: d for n, d in stored.items() if n.startswith((CODE, SOURCE)) and d}
+        for name in stored:
+            self._next_number = max(self._next_number, _number_in(name) + 1)
         lost = []
-        for name, data in stored:
-            assert data is not None
+        for name, data in stored.items():
             if name in self._places:
                 self._restore_place(name, data)
                 continue
             cell = self._target(name)
-            if cell is not None and self._restore_cell(name, cell, data) and name[:8] == BINDING:
-                lost.append(cell.name)
-        self._places.update(self._current_places())
+            if cell is not None:
+                self._restore_cell(name, cell, data)
+                if cell.lost and name.startswith(BINDING):
+                    lost.append(cell.name)
+            elif data is not None:
+                self._note_content(name, frozenset(content_of(data)))
+        self._records.clear()
+        self._reading.clear()
+        self._waiting.clear()
+        self._content_seen.clear()
+        self._unswept, self._kept_by_sweep = 0, len(self._things)
+        for name in _PLACES:
+            self._places[name] = self._place(name)
         return sorted(lost)
 
     def _target(self, name: str) -> Cell | None:
-        """The cell of the evaluator a saved cell belongs to."""
+        """The variable of the evaluator that a saved cell belongs to."""
         if name.startswith(BINDING):
-            return self._ev.root.cell(name.removeprefix(BINDING))
+            return self.root.cell(name.removeprefix(BINDING))
         if name.startswith(CAPTURED):
-            return self.cell_numbered(int(name.removeprefix(CAPTURED)))
+            return self.captured(int(name.removeprefix(CAPTURED)))
         if name.startswith(MODULE):
             number, _, inner = name.removeprefix(MODULE).partition(":")
-            return self.scope_numbered(int(number)).cell(inner)
+            return self.scope(int(number)).cell(inner)
         return None
 
-    def _restore_cell(self, name: str, cell: Cell, data: bytes) -> bool:
-        """Fill a cell; whether its value is lost."""
-        unpickler = _Unpickler(self, data)
-        try:
-            cell.name, cell.mutable, lost, value = unpickler.load()
-        except Exception:  # noqa: BLE001 - any damage means that the value is lost
-            lost, value = True, None
-        cell.lost = lost
-        cell.v = MISSING if lost else value
-        cell.saved = cell.v
-        self._links[name] = frozenset(unpickler.links)
-        return lost
+    def _restore_cell(self, name: str, cell: Cell, data: bytes | None) -> None:
+        value: Value = MISSING
+        mutable = True
+        if data is not None:
+            try:
+                (value, mutable, cell.name), links = self._read(data)
+            except Exception:  # noqa: BLE001 - any damage means that the value is lost
+                value = MISSING
+            else:
+                if links:
+                    self._links[name] = links
+                self._note_content(name, frozenset(content_of(data)))
+        cell.lost = value is MISSING
+        cell.mutable = mutable
+        cell.v = cell.saved = value
+        if cell.name == DYNAMIC_NAMES and not cell.lost:
+            self._dynamic[cell] = len(value)
 
-    def _restore_place(self, name: str, data: bytes) -> None:
+    def _read(self, data: bytes) -> tuple[Any, frozenset[Any]]:
+        """A stored form and the shared things it leads to."""
+        outer, self._reading = self._reading, set()
+        try:
+            return self._reader.read(data), frozenset(self._reading)
+        finally:
+            self._reading = outer
+
+    def _restore_place(self, name: str, data: bytes | None) -> None:
+        if data is None:
+            return
         ev = self._ev
-        content = pickle.loads(data)  # noqa: S301 - written by a worker of this session
+        content = pickle.loads(data)  # written by a worker of this session
         if name == CWD:
             ev.cwd = content
         elif name == PREVIOUS:
@@ -222,101 +395,89 @@ class StateKeeper:
                 if value is not None:
                     ev.env[key] = value
 
-    # -- values of their own ----------------------------------------------------------------------
+    # -- names of shared things: the shelf of worker.evaluate.stored_values ------------------------
 
-    def dumps(self, value: Value) -> bytes | None:
-        """The stored form of a value that is no binding (a transcript result), None without one.
+    @property
+    def root(self) -> Scope:
+        return self._ev.root
 
-        Closures in it carry copies of their captured variables as they are now.
-        """
-        try:
-            return _Pickler(self, by_value=True).dumps(value)
-        except _UNPICKLABLE:
-            return None
-
-    def loads(self, data: bytes) -> Value:
-        """The value of `dumps`, or MISSING when it cannot be brought back."""
-        try:
-            return _Unpickler(self, data).load()
-        except Exception:  # noqa: BLE001 - any damage means that the value is lost
-            return MISSING
-
-    # -- names of shared objects ------------------------------------------------------------------
-
-    def number_of(self, cell: Cell) -> int:
-        return self._number(self._numbers, cell)
-
-    def scope_number_of(self, scope: Scope) -> int:
-        return self._number(self._scopes, scope)
-
-    def _number(self, numbers: dict[Any, int], item: Any) -> int:
-        number = numbers.get(item)
+    def number_of(self, item: Any) -> int:
+        number = self._numbers.get(item)
         if number is None:
-            number = numbers[item] = self._next_number
-            self._by_number[number] = item
+            number = self._next_number
             self._next_number += 1
+            self._adopt(item, number)
+            self._unswept += 1
+            if isinstance(item, Scope):
+                self._wait_for_module(item, number, self._waiting)
+            elif not isinstance(item, Cell) or item.v is not MISSING:
+                self._waiting.append((f"{_PREFIXES[type(item)]}{number}", item))
         return number
 
-    def cell_numbered(self, number: int) -> Cell:
-        cell: Cell = self._numbered(number, self._numbers, lambda: Cell(""))
+    def _adopt(self, item: Any, number: int) -> None:
+        self._numbers[item] = number
+        self._things[number] = item
+        if isinstance(item, Cell):
+            self._captured[item] = f"{CAPTURED}{number}"
+            if item.name == DYNAMIC_NAMES:
+                self._dynamic[item] = -1
+        elif isinstance(item, Scope):
+            self._modules[item] = number
+
+    def code_of(self, value: Closure | Command) -> tuple[StoredCode, tuple[Cell, ...]]:
+        stored = getattr(value, "stored", None)
+        if stored is not None:
+            return stored.code, stored.cells
+        code = self._stored_code.get(value.code)
+        if code is None:
+            code = self._stored_code[value.code] = StoredCode.of(value.code)
+        return code, value.captured
+
+    def captured(self, number: int) -> Cell:
+        cell: Cell | None = self._things.get(number)
+        if cell is None:
+            cell = Cell("")
+            self._adopt(cell, number)
+        self._reading.add(cell)
         return cell
 
-    def scope_numbered(self, number: int) -> Scope:
-        scope: Scope = self._numbered(number, self._scopes, Scope)
+    def scope(self, number: int) -> Scope:
+        scope: Scope | None = self._things.get(number)
+        if scope is None:
+            scope = Scope()
+            self._adopt(scope, number)
+        self._reading.add(scope)
         return scope
 
-    def _numbered(self, number: int, numbers: dict[Any, int], make: Callable[[], Any]) -> Any:
-        item = self._by_number.get(number)
-        if item is None:
-            item = self._by_number[number] = make()
-            numbers[item] = number
-            self._next_number = max(self._next_number, number + 1)
-        return item
+    def code(self, number: int) -> StoredCode:
+        code: StoredCode | None = self._things.get(number)
+        if code is None:
+            parts, links = self._read(self._records[f"{CODE}{number}"])
+            kind, node, source, names, root = parts
+            src = None if source is None else self._source(source)
+            code = StoredCode(kind, node, src, names, root)
+            code.check()
+            self._adopt(code, number)
+            self._links[f"{CODE}{number}"] = links if src is None else links | {src}
+        self._reading.add(code)
+        return code
+
+    def _source(self, number: int) -> str:
+        text: str | None = self._things.get(number)
+        if text is None:
+            text = self._reader.read(self._records[f"{SOURCE}{number}"])
+            self._adopt(text, number)
+        return text
 
 
-class _Pickler(pickle.Pickler):
-    """Pickles values; cells and scopes become their names, callables their syntax."""
-
-    def __init__(self, keeper: StateKeeper, *, by_value: bool = False) -> None:
-        self._buffer = io.BytesIO()
-        super().__init__(self._buffer, PROTOCOL)
-        self._keeper = keeper
-        self._by_value = by_value
-        self.links: set[Cell | Scope] = set()
-
-    def dumps(self, value: Any) -> bytes:
-        self.dump(value)
-        return self._buffer.getvalue()
-
-    def persistent_id(self, item: Any) -> tuple[str, int] | None:
-        if type(item) is Cell and not self._by_value:
-            self.links.add(item)
-            return "cell", self._keeper.number_of(item)
-        if type(item) is Scope:
-            if item is not self._keeper._ev.root:
-                self.links.add(item)
-            return "scope", self._keeper.scope_number_of(item)
-        return None
-
-    def reducer_override(self, item: Any) -> Any:
-        if type(item) is Closure or type(item) is Command:
-            return revive, (Saved.of(item),)
-        return NotImplemented
+_PLACES: Final = (CWD, PREVIOUS, DIRECTORIES, ENVIRONMENT)
+_PREFIXES: Final[dict[type, str]] = {Cell: CAPTURED, StoredCode: CODE, str: SOURCE}
+_SAVERS: Final[dict[type, Any]] = {Cell: StateKeeper._save_cell, StoredCode: StateKeeper._save_code}
 
 
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, keeper: StateKeeper, data: bytes) -> None:
-        super().__init__(io.BytesIO(data))
-        self._keeper = keeper
-        self.links: set[Cell | Scope] = set()
-
-    def persistent_load(self, name: tuple[str, int]) -> Cell | Scope:
-        kind, number = name
-        if kind == "cell":
-            cell = self._keeper.cell_numbered(number)
-            self.links.add(cell)
-            return cell
-        scope = self._keeper.scope_numbered(number)
-        if number:
-            self.links.add(scope)
-        return scope
+def _number_in(name: str) -> int:
+    """The number of a shared thing in the name of its cell, 0 in other names."""
+    if not name.startswith((CAPTURED, CODE, SOURCE, MODULE)):
+        return 0
+    digits = name.split(":", 2)[1]
+    return int(digits) if digits.isdecimal() else 0

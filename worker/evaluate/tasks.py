@@ -13,6 +13,7 @@ import contextlib
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -33,17 +34,57 @@ class ProcessGroups:
     """The process groups of the external programs that run for one task (or one submission).
 
     Whoever starts a program adds its group right after the start and discards it after the reap.
+    Groups can be stopped together, those of nested tasks included; a program that is started
+    meanwhile is stopped as soon as it is added.
     """
 
-    # `_running` changes under `_lock`, so that a signal never goes to a group that was reaped.
+    # `_running`, `_nested` and `_stopped` change under `_lock`, so that a signal never goes to a
+    # group that was reaped. `_stopped` is set while the groups are stopped, and is told of every
+    # program that is stopped right after its start.
 
-    def __init__(self) -> None:
+    def __init__(self, outer: ProcessGroups | None = None) -> None:
         self._lock = threading.Lock()
         self._running: set[int] = set()
+        self._nested: weakref.WeakSet[ProcessGroups] = weakref.WeakSet()
+        self._stopped: Callable[[], object] | None = None
+        if outer is not None:
+            with outer._lock:
+                outer._nested.add(self)
+                self._stopped = outer._stopped
 
     def add(self, group: int) -> None:
         with self._lock:
             self._running.add(group)
+            standing = self._stopped
+            if standing is not None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(group, signal.SIGSTOP)
+        if standing is not None:
+            standing()
+
+    def stop(self, standing: Callable[[], object]) -> list[int]:
+        """SIGSTOP to everything that runs, and to what is started from now on; the groups."""
+        with self._lock:
+            self._stopped = standing
+            found = list(self._running)
+            for group in found:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(group, signal.SIGSTOP)
+            nested = list(self._nested)
+        for groups in nested:
+            found += groups.stop(standing)
+        return found
+
+    def go_on(self) -> None:
+        """SIGCONT to everything that was stopped."""
+        with self._lock:
+            self._stopped = None
+            for group in self._running:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(group, signal.SIGCONT)
+            nested = list(self._nested)
+        for groups in nested:
+            groups.go_on()
 
     def discard(self, group: int) -> None:
         with self._lock:
@@ -65,10 +106,16 @@ class Task:
 
     TYPE_NAME: ClassVar[str] = "task"
 
-    def __init__(self, id: int, description: str, cancel: CancelToken) -> None:
+    def __init__(
+        self,
+        id: int,
+        description: str,
+        cancel: CancelToken,
+        groups: ProcessGroups | None = None,
+    ) -> None:
         self.id = id
         self.description = description
-        self.groups = ProcessGroups()
+        self.groups = groups if groups is not None else ProcessGroups()
         self.suspended = False
         self._cancel = cancel
         self._finished = threading.Event()
@@ -76,6 +123,13 @@ class Task:
         self._lock = threading.Lock()
         self.value: Value = None
         self.error: Raised | Cancelled | None = None
+
+    @classmethod
+    def finished_with(cls, number: int, description: str, value: Value) -> Task:
+        """The handle of a task that ended in an earlier worker of the session."""
+        task = cls(number, description, CancelToken())
+        task.finish(value, None)
+        return task
 
     @property
     def done(self) -> bool:
@@ -142,9 +196,11 @@ class TaskTable:
         self._lock = threading.Lock()
         self._tasks: list[Task] = []
 
-    def add(self, description: str, cancel: CancelToken) -> Task:
+    def add(
+        self, description: str, cancel: CancelToken, groups: ProcessGroups | None = None
+    ) -> Task:
         with self._lock:
-            task = Task(len(self._tasks) + 1, description, cancel)
+            task = Task(len(self._tasks) + 1, description, cancel, groups)
             self._tasks.append(task)
         return task
 
@@ -165,7 +221,7 @@ def start_task(
 ) -> Task:
     """Run `work` with a child evaluator on a thread of its own; the task is in the table at once."""
     token = ev.cancel.child()
-    task = ev.tasks.add(description, token)
+    task = ev.tasks.add(description, token, ProcessGroups(ev.groups))
     nested = ev.child(cancel=token, groups=task.groups)
 
     def run() -> None:

@@ -228,17 +228,26 @@ class Outcome:
 
 
 class Secret:
-    """A name and a protected text. The text is shown by nothing; `repr` names it only."""
+    """A name and a protected text. The text is shown by nothing; `repr` names it only.
 
-    __slots__ = ("_text", "name")
+    One that came back with its session has no text but `read`, which gets it from the secret store.
+    """
+
+    __slots__ = ("_read", "_text", "name")
     TYPE_NAME: ClassVar[str] = "secret"
 
-    def __init__(self, name: str, text: str) -> None:
+    def __init__(
+        self, name: str, text: str | None = None, *, read: Callable[[], str] | None = None
+    ) -> None:
         self.name = name
         self._text = text
+        self._read = read
 
     def reveal(self) -> str:
         """The material, for the one place that may send it (an HTTP header value)."""
+        if self._text is None:
+            assert self._read is not None, "a secret has its text or knows where it is"
+            self._text = self._read()
         return self._text
 
     def __repr__(self) -> str:
