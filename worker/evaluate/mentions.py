@@ -13,6 +13,8 @@ Failure: nothing raises; nodes that are no part of the language are ignored.
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from typing import Any, Final
 
 from worker.language import ast
@@ -60,8 +62,11 @@ class Mentions:
         return names
 
     def _walk(self, node: Any) -> Names:
-        names = Names()
         kind = type(node)
+        children = child_fields(kind)
+        if not children and kind is not ast.Var and kind is not ast.Use:
+            return _NOTHING
+        names = Names()
         if kind is ast.Var or kind is ast.FnCall:
             names.all.add(node.name)
             names.dynamic = kind is ast.FnCall and node.name in DYNAMIC_HEADS
@@ -70,18 +75,35 @@ class Mentions:
             names.dynamic = node.head in DYNAMIC_HEADS
         elif kind is ast.Use:
             names.dynamic = True
-        for field in node.__struct_fields__:
+        for field in children:
             self._add(names, getattr(node, field))
         if kind in _CLOSURES or (kind is ast.CmdCall and node.background):
             names.in_closures |= names.all
         return names
 
     def _add(self, names: Names, part: Any) -> None:
-        if isinstance(part, list):
+        if type(part) is list:
             for item in part:
                 self._add(names, item)
-        elif isinstance(part, (ast.Node, ast.Record)) and type(part) is not ast.Span:
+        elif part is not None and type(part) is not str:
             inner = self.of(part)
-            names.all |= inner.all
-            names.in_closures |= inner.in_closures
-            names.dynamic = names.dynamic or inner.dynamic
+            if inner is not _NOTHING:
+                names.all |= inner.all
+                names.in_closures |= inner.in_closures
+                names.dynamic = names.dynamic or inner.dynamic
+
+
+_NOTHING: Final = Names()
+
+# How the syntax tree annotates fields that hold no nodes.
+_PLAIN_FIELDS: Final = re.compile(
+    r"(str|bool|float|Int64|Span|AssignOp|UnaryOp|BinaryOp|RedirectKind|Annotated\[int.*\]|None)"
+    r"( \| None)?"
+)
+
+
+@cache
+def child_fields(kind: Any) -> tuple[str, ...]:
+    """The fields of a kind of node in which other nodes stand."""
+    annotations: dict[str, str] = kind.__annotations__
+    return tuple(name for name, text in annotations.items() if not _PLAIN_FIELDS.fullmatch(text))
