@@ -12,7 +12,6 @@ import contextlib
 import os
 import sys
 import tempfile
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
@@ -20,6 +19,7 @@ from ipc.client import InvalidLabel
 from supervisor.cli.call import Call
 from supervisor.cli.failure import Exit, Failure
 from supervisor.cli.options import UsageError
+from supervisor.cli.policy_check import check_policy
 from supervisor.config import ConfigError
 from supervisor.kernel_options import KernelOptions, kernel_options
 
@@ -83,21 +83,8 @@ def _options(call: Call, on_ready: Callable[[], None] = lambda: None) -> KernelO
         raise Failure(str(error)) from error
     except InvalidLabel as error:
         raise UsageError(str(error)) from error
-    _check_policy(options)
+    check_policy(options.paths.policy)
     return options
-
-
-def _check_policy(options: KernelOptions) -> None:
-    """A policy that is there but cannot be read is never replaced by a permissive one."""
-    path = options.paths.policy
-    if path is None:
-        return
-    try:
-        tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise Failure(f"policy {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Failure(f"policy {path}: {error}") from error
 
 
 def _daemonize(call: Call) -> int:

@@ -106,8 +106,6 @@ def _run_local(what: str, words: list[str], environ: Mapping[str, str]) -> int:
     """A run without a kernel; `words` are the source or file, then its arguments."""
     if what == "source" and not words:
         return _usage_error(UsageError("-c/--command requires source"))
-    if LOCAL is None:
-        return _usage_error(UsageError("running source needs `shoal exec` in this version"))
     runner: Callable[[str, list[str], Mapping[str, str]], int] = _load(LOCAL)
     return runner(what, words, environ)
 

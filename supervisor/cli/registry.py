@@ -15,8 +15,8 @@ from supervisor.cli.call import JSON_OPTION, LISTING_OPTIONS, TARGET_OPTIONS
 from supervisor.cli.options import Command, Operand, Option, Reader
 from supervisor.cli.readers import one_of, read_limit, read_status, read_time, unsigned
 
-# What runs source without a kernel (`-c`, a file, standard input); None while it cannot.
-LOCAL: Final[str | None] = None
+# What runs source without a kernel: `-c`, a file, standard input.
+LOCAL: Final = "supervisor.cli.local_run:run"
 
 STATE_DIR: Final = Option("--state-dir", "state directory", value="PATH", aliases=("--data-dir",))
 
@@ -125,6 +125,17 @@ denied, 69 that no kernel was reached.""",
         Option("--file", "read the source from a file", value="FILE", aliases=("-f",)),
     ),
     operands=(Operand("SOURCE", "source text; `-` reads it from stdin", required=False),),
+)
+
+_RUN: Final = Command(
+    "run",
+    "run a script file without a kernel",
+    run="supervisor.cli.local_run:run_file",
+    about="The same as `shoal FILE`, also for a file named like a command.",
+    operands=(
+        Operand("FILE", "the script", rest=True),
+        Operand("ARG", "its arguments", required=False, many=True, rest=True),
+    ),
 )
 
 _STATUS: Final = Command(
@@ -427,6 +438,7 @@ _COMPLETIONS: Final = Command(
 _DECLARED: Final = (
     _KERNEL,
     _EXEC,
+    _RUN,
     _STATUS,
     _EVENTS,
     _JOURNAL,

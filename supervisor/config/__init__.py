@@ -15,7 +15,7 @@ from supervisor.config.load import (
     load,
     with_project,
 )
-from supervisor.config.schema import KEYS, Config, Key, Reload, Shape, lookup
+from supervisor.config.schema import KEYS, Config, Key, Reload, Shape, lookup, shell_snapshot
 from supervisor.config.validate import ConfigError
 
 __all__ = [
@@ -32,5 +32,6 @@ __all__ = [
     "find_project_file",
     "load",
     "lookup",
+    "shell_snapshot",
     "with_project",
 ]

@@ -363,3 +363,15 @@ def lookup(config: Config, path: str) -> object:
             raise KeyError(path)
         value = getattr(value, name)
     return value
+
+
+# What the language may see of the configuration: the shell's part, and these of the kernel's.
+SHOWN_IN_LANGUAGE: Final = (
+    *("version", "prompt", "history", "render", "editor", "completion", "adapters", "init"),
+    *("aliases", "env", "reef", "kernel", "journal", "leash"),
+)
+
+
+def shell_snapshot(config: Config) -> dict[str, typing.Any]:
+    """The configuration as `config.get` shows it inside the language (chapter 81, section 6.4)."""
+    return {name: msgspec.to_builtins(getattr(config, name)) for name in SHOWN_IN_LANGUAGE}

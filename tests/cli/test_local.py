@@ -1,0 +1,222 @@
+"""Runs without a kernel: what is printed, and the exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import WAIT_S, Program
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+def test_last_value_and_bare_commands_are_printed_and_pure_values_between_are_not(
+    program: Program,
+) -> None:
+    ran = program.run("-c", "1 + 1\necho A\n'between'\n6 * 7")
+    assert (ran.code, ran.out, ran.err) == (0, "A\n42\n", "")
+
+
+@pytest.mark.parametrize(
+    ("echo", "out"), [("quiet", "A\n42\n"), ("commands", "A\n"), ("all", "2\nA\n42\n")]
+)
+def test_echo_modes(program: Program, echo: str, out: str) -> None:
+    program.configure(f"[render]\necho = '{echo}'\n")
+    assert program.run("-c", "1 + 1\necho A\n6 * 7").out == out
+
+
+def test_last_command_is_printed_in_every_mode(program: Program) -> None:
+    ran = program.run("-c", "echo A", environ={"SHOAL_RENDER_ECHO": "commands"})
+    assert ran.out == "A\n"
+
+
+def test_null_and_empty_texts_print_nothing(program: Program) -> None:
+    assert program.run("-c", "let a = 1").out == ""
+    assert program.run("-c", "''").out == ""
+    assert program.run("-c", "").out == ""
+
+
+@pytest.mark.parametrize("word", ["-c", "--command"])
+def test_source_gets_arguments_as_paths(program: Program, word: str) -> None:
+    assert program.run(word, "args", "a", "-b", "--", "c d").out == "a\n-b\n--\nc d\n"
+
+
+def test_attached_source(program: Program) -> None:
+    assert program.run("--command=args.len()", "x").out == "1\n"
+
+
+def test_script_knows_its_path_and_arguments(program: Program) -> None:
+    (program.root / "tool.shl").write_text("script\nargs\n")
+    program.configure("[render]\necho = 'all'\n")
+    assert program.run("tool.shl", "x", "--json").out == "tool.shl\nx\n--json\n"
+    assert program.run("run", "tool.shl", "x", "--json").out == "tool.shl\nx\n--json\n"
+
+
+def test_file_named_like_a_command_or_an_option_needs_a_dash_dash_or_a_path(
+    program: Program,
+) -> None:
+    for name in ("status", "-x"):
+        (program.root / name).write_text("'ran'\n")
+        assert program.run("--", name).out == "ran\n"
+    assert program.run("./status").out == "ran\n"
+
+
+def test_piped_source(program: Program) -> None:
+    ran = program.run(stdin="script\n")
+    assert (ran.code, ran.out) == (0, "<stdin>\n")
+    assert program.run(stdin="").out == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "code"), [("exit 3", 3), ("exit 256", 0), ("exit", 0), ("quit", 0)]
+)
+def test_exit_is_the_exit_code_and_prints_nothing_more(
+    program: Program, source: str, code: int
+) -> None:
+    ran = program.run("-c", f"{source}\necho never")
+    assert (ran.code, ran.out, ran.err) == (code, "", "")
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("sh -c 'exit 9'", 9),
+        ("sh -c 'kill -9 $$'", 1),
+        ("1 / 0", 1),
+        ("1 +", 2),
+        ("it", 2),
+        ("let r = (sh -c 'exit 9'); r.status", 0),
+    ],
+)
+def test_exit_codes(program: Program, source: str, code: int) -> None:
+    assert program.run("-c", source).code == code
+
+
+def test_diagnostic_names_the_source_as_given(program: Program) -> None:
+    (program.root / "tool.shl").write_text("let a = 1\n\n1 / 0\n")
+    ran = program.run("./tool.shl")
+    assert ran.err.startswith("./tool.shl:3:1: div_zero: ")
+    assert program.run("-c", "1 / 0").err.startswith("<repl>:1:1: ")
+    assert program.run(stdin="1 / 0").err.startswith("<stdin>:1:1: ")
+
+
+def test_stderr_of_a_failed_command_comes_first(program: Program) -> None:
+    ran = program.run("-c", "sh -c 'echo trouble >&2; exit 1'")
+    assert ran.err.startswith("trouble\n<repl>:1:1: cmd_failed: ")
+
+
+def test_script_that_cannot_be_read(program: Program) -> None:
+    ran = program.run("none.shl")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "error: cannot read none.shl: No such file or directory\n"
+
+
+def test_colour_follows_configuration_not_the_terminal(program: Program) -> None:
+    assert "\x1b" not in program.run("-c", "1 / 0").err
+    del program.environ["NO_COLOR"]
+    assert "\x1b[1;31m" in program.run("-c", "1 / 0").err
+    program.configure("[render]\ncolor = false\n")
+    assert "\x1b" not in program.run("-c", "1 / 0").err
+
+
+def test_width_is_configured_or_eighty(program: Program) -> None:
+    cells = ", ".join(f"column_{number}: 'value {number} value'" for number in range(12))
+    wide = program.run("-c", f"[{{{cells}}}]").out.splitlines()
+    assert max(map(len, wide)) <= 80
+    program.configure("[render]\nwidth = 40\n")
+    narrow = program.run("-c", f"[{{{cells}}}]").out.splitlines()
+    assert max(map(len, narrow)) <= 40
+
+
+def test_configuration_reaches_the_program(program: Program) -> None:
+    program.configure("[env]\nGREETING = 'hello'\n[aliases]\nhi = 'echo'\n")
+    assert program.run("-c", "env.GREETING").out == "hello\n"
+    assert program.run("-c", "hi there").out == "there\n"
+    (program.root / ".shoal.toml").write_text("[env]\nGREETING = 'project'\n")
+    assert program.run("-c", "env.GREETING").out == "project\n"
+
+
+def test_warnings_come_before_anything_else_and_errors_end_it(program: Program) -> None:
+    program.configure("[kernel]\nsesion = 'x'\n[aliases]\nbad = ')'\n")
+    ran = program.run("-c", "1")
+    assert ran.code == 0
+    first, second = ran.err.splitlines()[:2]
+    assert first.startswith("warning: config error: ")
+    assert second.startswith("warning: aliases.bad: ")
+    program.configure("[kernel]\nsession = 1\n")
+    ran = program.run("-c", "1")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("error: ")
+
+
+def test_policy_that_cannot_be_read_is_fatal(program: Program) -> None:
+    ran = program.run("-c", "1", environ={"SHOAL_LEASH_POLICY": "/none/policy.toml"})
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("error: policy /none/policy.toml: ")
+
+
+def test_programs_get_no_input(program: Program) -> None:
+    assert program.run("-c", "(cat).out.len()", stdin="ignored").out in ("0\n", "")
+
+
+def wait_for_file(path: Path) -> str:
+    end = time.monotonic() + WAIT_S
+    while not (path.exists() and path.read_text().endswith("\n")):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return path.read_text().strip()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt_cancels_the_running_program(
+    program: Program, number: signal.Signals, code: int
+) -> None:
+    pid_file = program.root / "pid"
+    source = f"sh -c 'echo $$ > {pid_file}; exec sleep 60'\necho never"
+    with program.started("-c", source) as child:
+        sleeper = int(wait_for_file(pid_file))
+        child.send_signal(number)
+        out, err = child.communicate(timeout=WAIT_S)
+    assert (child.returncode, out, err) == (code, "", "")
+    with pytest.raises(ProcessLookupError):
+        os.kill(sleeper, 0)
+
+
+def test_killed_command_leaves_nothing_running(program: Program) -> None:
+    pid_file = program.root / "pid"
+    with program.started("-c", f"sh -c 'echo $$ > {pid_file}; exec sleep 60'") as child:
+        sleeper = int(wait_for_file(pid_file))
+        child.kill()
+        child.wait(WAIT_S)
+    end = time.monotonic() + WAIT_S
+    while time.monotonic() < end:
+        try:
+            os.kill(sleeper, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.01)
+    pytest.fail("the program outlived its command")
+
+
+def test_closed_stdout_ends_quietly_with_141(program: Program) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        program.command("-c", "echo A\necho B"),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env=program.environ,
+        cwd=program.root,
+        timeout=WAIT_S,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
