@@ -14,7 +14,6 @@ Failure: nothing raises; nodes that are no part of the language are ignored.
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Any, Final
 
 from worker.language import ast
@@ -102,8 +101,15 @@ _PLAIN_FIELDS: Final = re.compile(
 )
 
 
-@cache
-def child_fields(kind: Any) -> tuple[str, ...]:
+_CHILD_FIELDS: Final[dict[type, tuple[str, ...]]] = {}
+
+
+def child_fields(kind: type) -> tuple[str, ...]:
     """The fields of a kind of node in which other nodes stand."""
-    annotations: dict[str, str] = kind.__annotations__
-    return tuple(name for name, text in annotations.items() if not _PLAIN_FIELDS.fullmatch(text))
+    fields = _CHILD_FIELDS.get(kind)
+    if fields is None:
+        annotations: dict[str, str] = kind.__annotations__
+        fields = _CHILD_FIELDS[kind] = tuple(
+            name for name, text in annotations.items() if not _PLAIN_FIELDS.fullmatch(text)
+        )
+    return fields
