@@ -281,6 +281,98 @@ class TaskHeldResult(msgspec.Struct, gc=False):
     suspended: bool
 
 
+# --- terminals ----------------------------------------------------------------------------------
+
+TerminalSize = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+
+
+class PtyOpenParams(_Params):
+    cmd: str
+    args: list[str] | None = None
+    cols: TerminalSize | None = None
+    rows: TerminalSize | None = None
+    env: dict[str, str] | None = None
+
+
+class PtyOpenResult(msgspec.Struct, gc=False):
+    pty_id: str
+    pid: int
+    cols: int
+    rows: int
+    cmd: str
+
+
+class PtyParams(_Params):
+    pty_id: str
+
+
+class PtySendParams(PtyParams):
+    """`input`: a string, `{"key"}`, `{"text"}`, `{"bytes"}`, or an array of such items."""
+
+    input: Json
+
+
+class PtySendResult(msgspec.Struct, gc=False):
+    pty_id: str
+    sent: int
+
+
+class PtyExit(msgspec.Struct, gc=False):
+    """How the program of a terminal ended; exactly one is set."""
+
+    status: int | None
+    signal: str | None
+
+
+class PtyCursor(msgspec.Struct, gc=False):
+    row: int
+    col: int
+    hidden: bool
+
+
+class PtyScreen(msgspec.Struct, gc=False):
+    pty_id: str
+    cmd: str
+    cols: int
+    rows: int
+    cursor: PtyCursor
+    screen: list[str]
+    changed: bool
+    alive: bool
+    exit: PtyExit | None
+    pid: int
+
+
+class PtyResizeParams(PtyParams):
+    cols: TerminalSize
+    rows: TerminalSize
+
+
+class PtyResizeResult(msgspec.Struct, gc=False):
+    pty_id: str
+    cols: int
+    rows: int
+
+
+class PtyCloseResult(msgspec.Struct, gc=False):
+    pty_id: str
+    closed: bool
+    exit: PtyExit | None
+
+
+class PtyRow(msgspec.Struct, gc=False):
+    pty_id: str
+    cmd: str
+    pid: int
+    cols: int
+    rows: int
+    alive: bool
+
+
+class PtyListResult(msgspec.Struct, gc=False):
+    ptys: list[PtyRow]
+
+
 # --- journal and events -------------------------------------------------------------------------
 
 
@@ -335,6 +427,41 @@ class SubscriptionResult(msgspec.Struct, gc=False):
     subscribed: bool
 
 
+# --- operator ---------------------------------------------------------------------------------
+
+
+class StatusParams(_Params):
+    metrics: bool | None = False
+
+
+class StatusResult(msgspec.Struct, gc=False, omit_defaults=True):
+    """Everything an operator asks first; sections are objects of their own."""
+
+    version: str
+    pid: int
+    started_ns: int
+    socket: str
+    state_dir: str | None
+    ephemeral: bool
+    draining: bool
+    config: dict[str, Any]
+    policy: dict[str, Any]
+    enforcement: dict[str, Any]
+    connections: list[dict[str, Any]]
+    sessions: list[dict[str, Any]]
+    plans: dict[str, int]
+    tokens: dict[str, Any]
+    journal: dict[str, Any]
+    quotas: dict[str, int]
+    metrics: str | None = None
+
+
+class ReloadResult(msgspec.Struct, gc=False):
+    reloaded: bool
+    generation: int
+    error: str | None
+
+
 # --- the registry -------------------------------------------------------------------------------
 
 
@@ -372,6 +499,10 @@ _ALL = (
            read_guest=True),
     Method("session.cwd", Gate.ATTACHED, Runs.READ, NoParams, PathObject,
            "The session's current directory.", read_guest=True),
+    Method("kernel.status", Gate.ATTACHED, Runs.ROUTER, StatusParams, StatusResult,
+           "What the daemon is doing. For the operator."),
+    Method("kernel.reload", Gate.ATTACHED, Runs.ROUTER, NoParams, ReloadResult,
+           "Read configuration, policy and tokens again. For the operator."),
     Method("session.list", Gate.ATTACHED, Runs.ROUTER, ListParams, ListResult,
            "Sessions of the caller and those shared with it.", read_guest=True),
     Method("session.close", Gate.ATTACHED, Runs.ROUTER, CloseParams, CloseResult,
@@ -402,6 +533,18 @@ _ALL = (
            "Hold a running task."),
     Method("task.resume", Gate.ATTACHED, Runs.ROUTER, TaskParams, TaskHeldResult,
            "Continue a held task."),
+    Method("pty.open", Gate.ATTACHED, Runs.READ, PtyOpenParams, PtyOpenResult,
+           "Start a program on a terminal of its own."),
+    Method("pty.send", Gate.ATTACHED, Runs.READ, PtySendParams, PtySendResult,
+           "Type into a terminal."),
+    Method("pty.read", Gate.ATTACHED, Runs.READ, PtyParams, PtyScreen,
+           "The screen of a terminal as text, now.", read_guest=True),
+    Method("pty.resize", Gate.ATTACHED, Runs.READ, PtyResizeParams, PtyResizeResult,
+           "Change the size of a terminal."),
+    Method("pty.close", Gate.ATTACHED, Runs.READ, PtyParams, PtyCloseResult,
+           "End a terminal and whatever runs on it."),
+    Method("pty.list", Gate.ATTACHED, Runs.READ, NoParams, PtyListResult,
+           "Open terminals of the session, ascending number.", read_guest=True),
     Method("journal.query", Gate.ATTACHED, Runs.ROUTER, JournalQueryParams, list[Any],
            "Journal entries, newest first.", read_guest=True),
     Method("events.read", Gate.ATTACHED, Runs.ROUTER, EventsReadParams, EventsReadResult,

@@ -48,6 +48,7 @@ class Attachment:
     caller: Caller
     guest: bool
     read_only: bool
+    client_kind: str
     ended: bool = False
 
     def end(self) -> None:
@@ -216,6 +217,7 @@ def _attachment(
         caller=caller,
         guest=guest,
         read_only=guest and session.share_mode == "read",
+        client_kind=(client.kind or "") if client is not None else "",
     )
 
 
@@ -225,6 +227,7 @@ def _replace(kernel: Kernel, connection: Connection, attachment: Attachment) -> 
         if old.session.owner != attachment.session.owner or old.principal != attachment.principal:
             kernel.bus.forget(connection)
         old.end()
+    kernel.had_client = True
     attachment.session.attached += 1
     attachment.session.last_used_ns = kernel.now_ns()
     connection.attachment = attachment

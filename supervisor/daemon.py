@@ -26,6 +26,7 @@ import structlog
 import uvloop
 
 from ipc.jsonrpc import notification_line
+from ipc.messages import Shutdown
 from journal.completion import settle
 from journal.errors import StoreError, StoreUnavailable
 from journal.event_log import LogSequences
@@ -34,7 +35,7 @@ from journal.state_dir import DirectoryLock, secure_directory
 from journal.store import Store, StoreConfig
 from leash.platform import sandbox_tier
 from supervisor import logs
-from supervisor.config import Config, ConfigError
+from supervisor.config import Config, ConfigError, Loaded
 from supervisor.event_feed import EventFeed
 from supervisor.events import EventBus
 from supervisor.kernel import Kernel
@@ -54,20 +55,22 @@ log = structlog.get_logger()
 
 EPHEMERAL_LINGER_S: Final = 1.0
 STATUS_INTERVAL_S: Final = 5.0
+# How long a submission may take to answer and commit once its last program was killed.
+CUT_OFF_S: Final = 1.0
 # Variables that speak to this process alone, or carry a client's secret.
 _NOT_INHERITED: Final = VARIABLES | {"SHOAL_TOKEN", "SHOAL_TOKEN_FILE"}
 
 
 def run(options: KernelOptions) -> int:
     """Serve until told to stop; returns the exit code."""
-    os.umask(0o077)
+    umask = os.umask(0o077)
     try:
         logs.configure(*_log_settings(options.config))
     except OSError as error:
         return _start_failed(f"logging.file: {error.strerror}")
     _become_reaper()
     try:
-        return uvloop.run(_Daemon(options).serve())
+        return uvloop.run(_Daemon(options, umask).serve())
     except StartFailure as failure:
         return _start_failed(str(failure))
 
@@ -95,12 +98,12 @@ class _Daemon:
     # `_stopping` is the event the main task waits on; `_signals` counts the requests to stop. What
     # the start acquired is released in reverse by `_closers`.
 
-    def __init__(self, options: KernelOptions) -> None:
+    def __init__(self, options: KernelOptions, umask: int) -> None:
         self._options = options
+        self._umask = umask
         self._config = options.config
         self._closers: list[Callable[[], None]] = []
         self._signals = 0
-        self._had_client = False
         self._linger: asyncio.TimerHandle | None = None
 
     # -- life --------------------------------------------------------------------------------------
@@ -154,14 +157,21 @@ class _Daemon:
             ],
             shell_config=_shell_config(config),
             tier=sandbox_tier(),
+            umask=self._umask,
             tokens=self._open_tokens(),
         )
         kernel.bus = EventBus(self._loop, store, config.limits)
         kernel.events = EventFeed(kernel)
+        kernel.bus.on_interest = kernel.events.interest
         kernel.sessions = SessionRegistry(kernel)
         kernel.syntax = SyntaxPool(kernel)
         kernel.questions = Questions(kernel)
         kernel.quieter = self._quieter
+        kernel.reload = self._reload
+        kernel.socket = str(options.paths.socket)
+        kernel.state_dir = None if options.in_memory else str(options.paths.state_dir)
+        kernel.ephemeral = options.ephemeral
+        self._note_sources(options.loaded)
         store.apply(Recover(kernel.now_ns(), worker_lost_json))
         kernel.bus.seed(store.fetch(LogSequences()))
         kernel.sessions.load()
@@ -269,7 +279,7 @@ class _Daemon:
         loop = self._loop
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         loop.add_signal_handler(
             signal.SIGUSR1, lambda: log.info("kernel.status", status=self._status())
         )
@@ -287,35 +297,57 @@ class _Daemon:
             self._release()
             os._exit(1)
 
-    def _reload(self) -> None:
-        if self._options.ephemeral:
-            return
+    def _hang_up(self) -> None:
+        """SIGHUP."""
+        if not self._options.ephemeral:
+            self._reload()
+
+    def _reload(self) -> str | None:
+        """Read the configuration again: all of it counts, or none. Returns what is wrong with it."""
+        kernel = self._kernel
         self._notifier.reloading()
         try:
             loaded = self._options.load()
             logs.configure(*_log_settings(loaded.config))
         except (ConfigError, OSError) as error:
             log.error("reload.failed", err=str(error))
-        else:
-            self._config = self._kernel.config = loaded.config
-            log.info("reload.ok")
+            kernel.metrics.set("shoal_reload_success", 0)
+            self._notifier.reloaded()
+            return str(error)
+        kernel.config = loaded.config
+        kernel.generation += 1
+        self._note_sources(loaded)
+        kernel.bus.set_queue(loaded.config.limits.event_queue)
+        kernel.metrics.set("shoal_reload_success", 1)
+        kernel.metrics.set("shoal_config_generation", kernel.generation)
+        log.info("reload.ok", generation=kernel.generation)
         self._notifier.reloaded()
+        return None
+
+    def _note_sources(self, loaded: Loaded) -> None:
+        self._kernel.config_warnings = list(loaded.warnings)
+        self._kernel.config_sources = [
+            source.path for source in loaded.sources if source.state == "used"
+        ]
+        for warning in loaded.warnings:
+            log.warning("config.warning", msg=warning)
 
     # -- quiet exits and status --------------------------------------------------------------------
 
     def _quieter(self) -> None:
         """A client left or work ended: an ephemeral daemon ends a second after its last client."""
-        clients = [c for c in self._kernel.connections if c.attachment is not None]
-        self._had_client = self._had_client or bool(clients)
-        if not self._options.ephemeral or not self._had_client or clients:
+        if not self._options.ephemeral or not self._kernel.had_client or self._has_client():
             return
         if self._linger is None:
             self._linger = self._loop.call_later(EPHEMERAL_LINGER_S, self._lingered)
 
     def _lingered(self) -> None:
         self._linger = None
-        if not any(c.attachment is not None for c in self._kernel.connections):
+        if not self._has_client():
             self._stopping.set()
+
+    def _has_client(self) -> bool:
+        return any(connection.attachment is not None for connection in self._kernel.connections)
 
     def _status(self) -> str:
         kernel = self._kernel
@@ -349,10 +381,13 @@ class _Daemon:
             connection.write(notice)
         await self._until_quiet(config.drain_timeout_s)
         for session in kernel.sessions:
+            if session.worker is not None:
+                # Before the cancellations: the worker then kills what ignores the first signal.
+                session.worker.send(Shutdown(config.kill_grace_ms))
             for submission in list(session.submissions.values()):
                 submission.cancel()
         grace_s = config.kill_grace_ms / 1000
-        await self._until_quiet(grace_s)
+        await self._until_quiet(grace_s + CUT_OFF_S)
         await self._stop_workers(grace_s)
         for connection in list(kernel.connections):
             connection.close()

@@ -50,6 +50,9 @@ class Kernel:
     environment: list[tuple[bytes, bytes]]
     shell_config: bytes
     tier: str
+    # The umask the daemon was started with: that of the user's programs. The daemon's own files
+    # are private whatever it says.
+    umask: int
     tokens: TokenStore | None = None
     bus: EventBus = field(init=False)
     events: EventFeed = field(init=False)
@@ -59,6 +62,19 @@ class Kernel:
     metrics: Metrics = field(default_factory=Metrics)
     connections: set[Connection] = field(default_factory=set)
     draining: bool = False
+    # Whether anybody ever attached: an ephemeral daemon waits for its first client.
+    had_client: bool = False
+    # The number of the newest terminal of the daemon.
+    last_pty: int = 0
+    socket: str = ""
+    state_dir: str | None = None
+    ephemeral: bool = False
+    # Rises with each successful reload; `config_warnings` and `config_sources` are of the last one.
+    generation: int = 1
+    config_warnings: list[str] = field(default_factory=list)
+    config_sources: list[str] = field(default_factory=list)
+    # Reloads configuration, policy and tokens; returns the text of a failure, None on success.
+    reload: Callable[[], str | None] = lambda: None
     # Told whenever a connection or a submission ended: ephemeral exit, idle exit, drain.
     quieter: Callable[[], None] = _nothing
     worker_ended: Callable[[], None] = _nothing

@@ -20,7 +20,14 @@ import structlog
 from ipc.jsonrpc import Code, RpcError, decode_params, internal, quota
 from ipc.messages import Caller
 from ipc.methods import METHODS, AttachParams, Gate, Method
-from supervisor import event_methods, session_methods, task_methods, value_methods
+from supervisor import (
+    event_methods,
+    operator_methods,
+    pty_methods,
+    session_methods,
+    task_methods,
+    value_methods,
+)
 from supervisor.attachments import attach
 from supervisor.connection import Connection, RouterCall
 
@@ -92,6 +99,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "session.env": value_methods.worker_read,
     "session.cwd": value_methods.worker_read,
     "value.get": value_methods.worker_read,
+    "kernel.reload": operator_methods.reload_kernel,
     "session.list": session_methods.list_sessions,
     "server.info": session_methods.server_info,
     "task.list": task_methods.list_tasks,
@@ -100,6 +108,12 @@ HANDLERS: Final[dict[str, Handler]] = {
     "task.cancel": task_methods.cancel_task,
     "task.suspend": task_methods.suspend_task,
     "task.resume": task_methods.resume_task,
+    "pty.open": pty_methods.open_pty,
+    "pty.send": pty_methods.known_pty,
+    "pty.read": pty_methods.known_pty,
+    "pty.resize": pty_methods.known_pty,
+    "pty.close": pty_methods.close_pty,
+    "pty.list": pty_methods.list_ptys,
     "events.publish": event_methods.publish,
     "events.subscribe": event_methods.subscribe,
     "events.unsubscribe": event_methods.unsubscribe,
@@ -111,6 +125,7 @@ ASYNC_HANDLERS: Final[dict[str, AsyncHandler]] = {
     "session.close": session_methods.close_session,
     "session.share": session_methods.share_session,
     "blob.get": value_methods.blob_get,
+    "kernel.status": operator_methods.kernel_status,
     "journal.query": value_methods.journal_query,
 }
 

@@ -26,6 +26,10 @@ FAMILIES: Final[dict[str, tuple[str, tuple[str, ...], str]]] = {
     "shoal_events_published_total": ("counter", ("kind",), "published events"),
     "shoal_quota_rejections_total": ("counter", ("quota",), "requests refused by a quota"),
     "shoal_journal_errors_total": ("counter", ("op",), "failed writes of the store"),
+    "shoal_build_info": ("gauge", ("version", "python"), "always 1"),
+    "shoal_start_time_seconds": ("gauge", (), "start of the process"),
+    "shoal_reload_success": ("gauge", (), "whether the last reload worked"),
+    "shoal_config_generation": ("gauge", (), "rises with each reload"),
 }
 
 Labels = tuple[str, ...]
@@ -42,6 +46,10 @@ class Metrics:
     def count(self, family: str, *labels: str, by: float = 1) -> None:
         key = (family, labels)
         self._counters[key] = self._counters.get(key, 0) + by
+
+    def set(self, family: str, value: float, *labels: str) -> None:
+        """Set a gauge."""
+        self._counters[family, labels] = value
 
     def observe(self, family: str, seconds: float, *labels: str) -> None:
         row = self._histograms.setdefault((family, labels), [0.0] * (len(BUCKETS_S) + 2))

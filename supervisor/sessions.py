@@ -14,15 +14,17 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from ipc.jsonrpc import RpcError, internal, quota
 from ipc.messages import (
+    BINDING_CELL,
     INLINE_CONTENT_BYTES_MAX,
     PROTOCOL,
+    RESULT_CELL,
     Ask,
     Cell,
     Content,
@@ -32,10 +34,11 @@ from ipc.messages import (
     Shutdown,
     Started,
     TaskOutput,
+    TerminalChanged,
     encode_cells,
 )
-from journal.records import DeleteSession, EnsureSession
-from journal.session_state import AllSessions, SessionCells
+from journal.records import Barrier, DeleteSession, EnsureSession
+from journal.session_state import AllSessions, Restorable, RestorableState
 from journal.tasks import TasksOfSession
 from supervisor.launcher import Launched, LaunchFailed
 from supervisor.tasks import Task, TaskTable
@@ -53,6 +56,9 @@ CRASHES_MAX: Final = 5
 CRASH_WINDOW_S: Final = 60.0
 BACKOFF_S: Final = 60.0
 QUEUED_SUBMISSIONS_MAX: Final = 1024
+# Stored results that a new worker gets at once; it asks for larger and older ones when it needs them.
+RESULT_BYTES_AT_ONCE: Final = 64 * 1024
+RESULTS_BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 
 OnWorker = Callable[[Worker], None]
 OnFailure = Callable[[RpcError], None]
@@ -78,11 +84,15 @@ class Session:
         self.ready = False
         self.restored = False
         self.lost: list[str] = []
+        # Stored content the current worker rightly knows of: what its values may be backed by.
+        self.held: set[bytes] = set()
         self.cwd = kernel.cwd
         self.env_hash = ""
         self.tasks = TaskTable()
         self.submissions: dict[int, Submission] = {}
-        self.ptys = 0
+        # Open terminals by number; False once their program has ended.
+        self.terminals: dict[int, bool] = {}
+        self.restarts = 0
         self.task_submissions: dict[int, Submission] = {}
         self.queued = 0
         self.attached = 0
@@ -106,6 +116,11 @@ class Session:
         if self.kernel.draining:
             return "draining"
         return "busy" if self.queued else "ready"
+
+    @property
+    def ptys(self) -> int:
+        """How many terminals are open, ended ones that were not closed included."""
+        return len(self.terminals)
 
     # -- the worker --------------------------------------------------------------------------------
 
@@ -138,11 +153,14 @@ class Session:
 
     async def _start(self) -> None:
         try:
-            cells = await self._load_state()
+            state = await self._load_state()
             launched = await self.kernel.launcher.launch(
                 "session_worker",
                 f"shoal:{self.name}",
-                {"open_files": self.kernel.config.quotas.worker_open_files},
+                {
+                    "open_files": self.kernel.config.quotas.worker_open_files,
+                    "umask": self.kernel.umask,
+                },
             )
         except LaunchFailed as error:
             self._starting = False
@@ -155,21 +173,30 @@ class Session:
             self._fail_waiting(internal("internal_error", "session state could not be read"))
             return
         self._starting = False
-        self._adopt(launched, cells)
+        self._adopt(launched, state)
 
-    async def _load_state(self) -> list[Cell]:
+    async def _load_state(self) -> Restorable:
         if not self.stored:
-            return []
-        cells = await self.kernel.store.load(SessionCells(self.row_id))
-        return [Cell(name, value) for name, value in cells]
+            return Restorable([], [], [])
+        # What the last worker left behind has to be there before the next one goes on from it.
+        while self.finishing is not None:
+            await asyncio.wait([self.finishing])
+        await self.kernel.store.commit(Barrier())
+        return await self.kernel.store.load(
+            RestorableState(
+                self.row_id, RESULT_CELL, RESULT_BYTES_AT_ONCE, RESULTS_BYTES_AT_ONCE
+            )
+        )
 
-    def _adopt(self, launched: Launched, cells: list[Cell]) -> None:
+    def _adopt(self, launched: Launched, state: Restorable) -> None:
         kernel = self.kernel
         self.worker = worker = Worker(launched, kernel.loop, self, self.name)
         log.info("worker.start", session=self.name, owner=self.owner, worker=launched.pid)
         config = kernel.config
+        cells = [Cell(name, value) for name, value in state.cells]
         content, fds = _content(encode_cells(cells)) if cells else (Content(), [])
         self.restored = self.stored
+        self.held = set(state.pinned)
         worker.send(
             Init(
                 protocol=PROTOCOL,
@@ -180,6 +207,7 @@ class Session:
                 next_out=self.next_out,
                 restored=self.restored,
                 cells=content,
+                results=state.later,
                 config=kernel.shell_config,
                 capture_bytes=config.limits.capture_bytes,
                 spill_bytes=config.limits.spill_bytes,
@@ -213,6 +241,12 @@ class Session:
             then, _failed = self._waiting.popleft()
             then(worker)
 
+    def assigned(self, cells: Iterable[str]) -> None:
+        """Names that have a saved value now are not lost any more."""
+        if self.lost:
+            named = {name.removeprefix(BINDING_CELL) for name in cells}
+            self.lost = [name for name in self.lost if name not in named]
+
     def on_started(self, worker: Worker, started: Started, fds: list[int]) -> None:
         submission = self.submissions.get(started.id)
         if submission is None:
@@ -226,7 +260,14 @@ class Session:
             self.kernel.events.emitted(self, emit.channel, emit.payload)
 
     def on_task_output(self, worker: Worker, output: TaskOutput) -> None:
-        return None
+        task = self.tasks.find(output.task)
+        if task is not None and task.live and task.watched:
+            self.kernel.events.task_output(self, task, output)
+
+    def on_terminal_changed(self, worker: Worker, change: TerminalChanged) -> None:
+        if change.pty in self.terminals:
+            self.terminals[change.pty] = change.alive
+            self.kernel.events.terminal(self, change.pty, alive=change.alive)
 
     def on_ask(self, worker: Worker, ask: Ask) -> None:
         self.kernel.questions.answer(self, worker, ask)
@@ -236,6 +277,7 @@ class Session:
             return
         self.worker = None
         was_ready, self.ready = self.ready, False
+        self._end_terminals()
         expected = self.closing or self.kernel.draining or reason == "idle"
         log.log(
             20 if expected else 40,
@@ -247,6 +289,7 @@ class Session:
             status=status,
         )
         if not expected:
+            self.restarts += 1
             self.kernel.metrics.count(
                 "shoal_worker_restarts_total",
                 "start" if not was_ready else "stuck" if reason == "stuck" else "crash",
@@ -255,6 +298,14 @@ class Session:
         self._fail_waiting(internal("worker_lost", "session worker ended", session=self.name))
         self.kernel.reap_orphans()
         self.kernel.worker_ended()
+
+    def _end_terminals(self) -> None:
+        """The terminals are gone with their worker."""
+        terminals, self.terminals = self.terminals, {}
+        for number, alive in terminals.items():
+            if alive:
+                self.kernel.events.terminal(self, number, alive=False)
+            self.kernel.events.terminal_closed(self, number)
 
     def _count_crash(self) -> None:
         now = time.monotonic()

@@ -80,6 +80,13 @@ class TokenStore:
     def broken(self) -> str | None:
         return self._broken
 
+    def counts(self, now_ns: int) -> dict[str, int]:
+        """How many tokens are active, revoked, expired."""
+        tokens = self._by_id.values()
+        revoked = sum(1 for token in tokens if token.revoked_ns is not None)
+        active = sum(1 for token in tokens if token.valid_at(now_ns))
+        return {"active": active, "revoked": revoked, "expired": len(tokens) - active - revoked}
+
     def authenticate(self, bearer: str, now_ns: int) -> Token:
         """The token of a bearer. Raises RpcError."""
         self._refresh()
