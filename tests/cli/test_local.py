@@ -128,12 +128,15 @@ def test_colour_follows_configuration_not_the_terminal(program: Program) -> None
 
 
 def test_width_is_configured_or_eighty(program: Program) -> None:
-    cells = ", ".join(f"column_{number}: 'value {number} value'" for number in range(12))
-    wide = program.run("-c", f"[{{{cells}}}]").out.splitlines()
-    assert max(map(len, wide)) <= 80
-    program.configure("[render]\nwidth = 40\n")
-    narrow = program.run("-c", f"[{{{cells}}}]").out.splitlines()
-    assert max(map(len, narrow)) <= 40
+    source = f"[{{a: '{'x' * 55}', b: '{'y' * 50}'}}]"
+
+    def widest(**environ: str) -> int:
+        return max(map(len, program.run("-c", source, environ=environ).out.splitlines()))
+
+    assert widest() == 80
+    assert widest(COLUMNS="100") == 100
+    program.configure("[render]\nwidth = 90\n")
+    assert widest(COLUMNS="100") == 90
 
 
 def test_configuration_reaches_the_program(program: Program) -> None:
