@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from tests.language import test_dispatch, test_grammar, test_literals
 from tests.language.strategies import programs, soups
 from tests.language.trees import context, spanless
-from worker.language import ParseContext, ParseError, parse
+from worker.language import ParseContext, ParseError, decode_ast, parse
 from worker.language.format import format_program
 
 STYLE = [
@@ -129,3 +129,20 @@ def test_canonical_source_of_any_text_that_parses_reads_back(src: str) -> None:
     except ParseError:
         return
     check(src, context())
+
+
+SPAN = '"span":{"start":0,"end":0}'
+FOREIGN = {
+    "negative literal": f'{{"kind":"int","value":-5,{SPAN}}}',
+    "empty name": f'{{"kind":"catch","expr":{{"kind":"null",{SPAN}}},'
+    f'"handler":{{"kind":"var","name":"",{SPAN}}},{SPAN}}}',
+    "name with a quote": f'{{"kind":"var","name":"a\\"{{",{SPAN}}}',
+    "nothing in scope": f'{{"kind":"with","body":{{"stmts":[],{SPAN}}},{SPAN}}}',
+    "block in a block": f'{{"kind":"block","block":{{"stmts":[],{SPAN}}},{SPAN}}}',
+}
+
+
+@pytest.mark.parametrize("expr", FOREIGN.values(), ids=FOREIGN.keys())
+def test_trees_that_no_source_gives_are_written_somehow(expr: str) -> None:
+    program = decode_ast(f'{{"stmts":[{{"kind":"expr","expr":{expr},{SPAN}}}]}}')
+    assert format_program(program).endswith("\n")

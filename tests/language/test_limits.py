@@ -183,7 +183,14 @@ def test_time_grows_with_the_length_of_the_text(unit: str) -> None:
     assert large <= small * RATIO_MAX + NOISE_S
 
 
-HEADERS = ["if a.b {{ {} }}", "while f() {{ {} }}", "with cwd: a() {{ {} }}", "if x && b {{ {} }}"]
+HEADERS = [
+    "if a.b {{ {} }}",
+    "while f() {{ {} }}",
+    "with cwd: a() {{ {} }}",
+    "if x && b {{ {} }}",
+    "match a.b {{ x => {{ {} }} }}",
+    "match f() {{ n if n > (c) => {{ {} }} }}",
+]
 
 
 @pytest.mark.parametrize("template", HEADERS)

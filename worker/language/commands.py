@@ -28,7 +28,7 @@ from worker.language.ast import (
     StrArg,
     WordArg,
 )
-from worker.language.cursor import LEAF_HEIGHT, MODE_NO_BLOCK, MODE_PLAIN, debug_text
+from worker.language.cursor import LEAF_HEIGHT, MODE_PLAIN, debug_text
 from worker.language.diagnostics import CHAIN_HINT, ParseError
 from worker.language.patterns import PatternReader
 from worker.language.tokens import (
@@ -142,8 +142,8 @@ class CommandReader(PatternReader):
                 target, end = self._required(stop)
                 redirects.append(Redirect(REDIRECTS[text], target, self.span(start, end)))
             elif text == "{":
-                if not self.mode & MODE_NO_BLOCK:
-                    self.seek(start)
+                self.seek(start)
+                if self.takes_block(self.mode):
                     trailing = self.trailing_block()
                     height = max(height, self.height)
                     end = self.last

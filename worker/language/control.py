@@ -1,13 +1,15 @@
 """Reading blocks and control expressions (chapter 10 §8.5, §8.6, §9).
 
-Where `{` or `=>` after a header may mean two things the text is read in one way and, if that leaves
-the construct without its own `{` or `=>`, read again in the other. What was learned is remembered
-per offset, and blocks met on the way are kept, so that nested headers do not multiply the work.
+Where `{` after a header or `=>` after a guard may mean two things, the text is read in one way and,
+if that leaves the construct without its own brace or arrow, read again in the other. What was
+learned is remembered per offset, and blocks met on the way are kept, so that nesting does not
+multiply the work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from worker.language import diagnostics
 from worker.language.ast import (
@@ -27,21 +29,27 @@ from worker.language.commands import CommandReader
 from worker.language.cursor import (
     HEIGHT_MAX,
     LEAF_HEIGHT,
-    MODE_GUARD_TRIAL,
     MODE_NO_BLOCK,
     MODE_NO_LAMBDA,
     MODE_PLAIN,
     MODE_TRIAL,
 )
 from worker.language.diagnostics import NestingError, ParseError
-from worker.language.tokens import CONTINUES_IF, IDENT, WITH_KEYS
+from worker.language.tokens import (
+    BINARY,
+    CONTINUES_CATCH,
+    CONTINUES_CHAIN,
+    CONTINUES_IF,
+    IDENT,
+    POSTFIX_STARTS,
+    WITH_KEYS,
+)
 
 # JSON levels between a block and its statements.
 BLOCK_HEIGHT = 2
 
 BLOCK_START = frozenset("{")
 SCOPE_VALUE_ENDS = frozenset("{,")
-ARM_ARROW = frozenset(("=>",))
 
 
 class ControlReader(CommandReader):
@@ -77,8 +85,8 @@ class ControlReader(CommandReader):
 
     def trailing_block(self) -> Block:
         """The block after a call or command. During a trial it is kept for a second reading."""
-        if self.mode & MODE_TRIAL:
-            self.trial_used = True
+        if self.mode == MODE_TRIAL:
+            self.mode_mattered = True
         if not self.trials:
             return self.block()
         key = (self.start, self.version)
@@ -97,71 +105,52 @@ class ControlReader(CommandReader):
         self.grow(self.height + 1)
         return BlockExpr(block, block.span)
 
-    # --- headers and guards: read in one way, or in the other -------------------------------------
+    # --- headers and guards ----------------------------------------------------------------------
+
+    def _in_mode(self, mode: int, read: Callable[[], Expr]) -> tuple[Expr, bool]:
+        """Read in a mode; also tell whether anything was read otherwise because of it."""
+        mode_before, self.mode = self.mode, mode
+        mattered_before, self.mode_mattered = self.mode_mattered, False
+        found = read()
+        mattered, self.mode_mattered = self.mode_mattered, mattered_before
+        self.mode = mode_before
+        return found, mattered
+
+    def blockless(self) -> Expr:
+        """An expression whose top level takes no trailing blocks."""
+        return self._in_mode(MODE_NO_BLOCK, self.expression)[0]
 
     def header(self, enders: frozenset[str] = BLOCK_START) -> Expr:
         """The expression before a construct's own block (chapter 10 §8.6).
 
         Trailing blocks are allowed first; without them when that takes the construct's block away.
+        Where it did is remembered, and so are the blocks.
         """
-        return self._read_twice(
-            self.expression, MODE_TRIAL, MODE_NO_BLOCK, self.blockless_headers, enders
-        )
-
-    def guard(self) -> Expr:
-        """The guard of a match arm.
-
-        `(NAME) =>` at its end is a lambda first; only a parenthesised name when that takes the
-        arm's arrow away.
-        """
-        return self._read_twice(
-            lambda: self.rest(self.operand()),
-            MODE_GUARD_TRIAL,
-            MODE_NO_LAMBDA,
-            self.lambdaless_guards,
-            ARM_ARROW,
-        )
-
-    def _read_twice(
-        self,
-        read: Callable[[], Expr],
-        trial_mode: int,
-        final_mode: int,
-        known_final: set[int],
-        enders: frozenset[str],
-    ) -> Expr:
-        """Read in `trial_mode`; in `final_mode` when no ender follows and the mode mattered.
-
-        `known_final` remembers where the second reading was needed, so no text inside is read more
-        than twice per level, and the trial of an outer construct makes the inner ones known.
-        """
-        mode, at = self.mode, self.start
-        if at not in known_final:
-            state = self.save()
-            used_before, self.trial_used = self.trial_used, False
-            self.mode = trial_mode
-            self.trials += 1
-            failure: ParseError | None = None
-            found: Expr | None = None
-            try:
-                found = read()
-            except NestingError:
-                raise
-            except ParseError as error:
-                failure = error
-            self.trials -= 1
-            used, self.trial_used = self.trial_used, used_before
-            if found is not None and (not used or self.kind in enders):
-                self.mode = mode
-                return found
-            if failure is not None and not used:
-                raise failure
-            self.restore(state)
-            known_final.add(at)
-        self.mode = final_mode
-        found = read()
+        at = self.start
+        if at in self.blockless_headers:
+            return self.blockless()
+        state = self.save()
+        mode, mattered_before = self.mode, self.mode_mattered
+        failure: ParseError | None = None
+        found: Expr | None = None
+        self.mode, self.mode_mattered = MODE_TRIAL, False
+        self.trials += 1
+        try:
+            found = self.expression()
+        except NestingError:
+            raise
+        except ParseError as error:
+            failure = error
+        self.trials -= 1
+        mattered, self.mode_mattered = self.mode_mattered, mattered_before
         self.mode = mode
-        return found
+        if found is not None and (not mattered or self.kind in enders):
+            return found
+        if failure is not None and not mattered:
+            raise failure
+        self.restore(state)
+        self.blockless_headers.add(at)
+        return self.blockless()
 
     # --- the constructs ---------------------------------------------------------------------------
 
@@ -196,13 +185,73 @@ class ControlReader(CommandReader):
         return otherwise
 
     def match_expression(self) -> Expr:
+        """`match` is read the other way round: what follows its header's `{` is seldom a block.
+
+        The arms come first. Only when they fail, or when after them the text goes on as after a
+        trailing block, can the braces have been one; then the header is read with it.
+        """
         start = self.start
         self.advance()
-        scrutinee = self.header()
+        at, key = self.start, (self.start, self.version)
+        failed = self.failed_matches.get(key)
+        if failed is not None:
+            raise ParseError(failed.message, failed.span, failed.hint)
+        if at in self.blocked_headers:
+            scrutinee, _ = self._in_mode(MODE_PLAIN, self.expression)
+            return self._arms(start, scrutinee)
+        state = self.save()
+        scrutinee, declined = self._in_mode(MODE_NO_BLOCK, self.expression)
+        if not declined or at in self.blockless_headers:
+            return self._arms(start, scrutinee)
+        node: Expr | None = None
+        failure: ParseError | None = None
+        try:
+            node = self._arms(start, scrutinee)
+        except NestingError:
+            raise
+        except ParseError as error:
+            failure = error
+        if node is not None and not self._goes_on():
+            return node
+        after, height = self.save(), self.height
+        self.restore(state)
+        with_block = self._scrutinee_with_block()
+        if with_block is not None:
+            self.blocked_headers.add(at)
+            return self._arms(start, with_block)
+        if failure is not None:
+            self.failed_matches[key] = failure
+            raise failure
+        assert node is not None
+        self.blockless_headers.add(at)
+        self.restore(after)
+        self.height = height
+        return node
+
+    def _goes_on(self) -> bool:
+        """Could the current token follow a trailing block in a header?"""
+        kind = self.kind
+        if kind is IDENT:
+            return self.text in ("in", "catch")
+        if kind == "\n":
+            return self.continues() in (CONTINUES_CHAIN, CONTINUES_CATCH)
+        return kind == "{" or kind in BINARY or kind in POSTFIX_STARTS
+
+    def _scrutinee_with_block(self) -> Expr | None:
+        """The header of a `match` with trailing blocks, if that leaves a `{`."""
+        self.trials += 1
+        found: Expr | None = None
+        with suppress(ParseError):
+            found, _ = self._in_mode(MODE_TRIAL, self.expression)
+        self.trials -= 1
+        return found if self.kind == "{" else None
+
+    def _arms(self, start: int, scrutinee: Expr) -> Expr:
+        """The braces of a `match`, after its header."""
         height = self.height
-        mode, self.mode = self.mode, MODE_PLAIN
         if self.kind != "{":
             raise self.misfit("expected `{`")
+        mode, self.mode = self.mode, MODE_PLAIN
         self.enter()
         self.advance()
         arms: list[MatchArm] = []
@@ -231,16 +280,42 @@ class ControlReader(CommandReader):
             self.advance()
             patterns.append(self.pattern())
         guard: Expr | None = None
-        height = LEAF_HEIGHT
         if self.kind is IDENT and self.text == "if":
             self.advance()
-            guard = self.guard()
-            height = self.height
+            guard, body = self._guarded_body()
+        else:
+            body = self._arm_body(LEAF_HEIGHT)
+        self.leave_scope(mark)
+        return MatchArm(patterns, body, Span(start, body.span.end), guard)
+
+    def _guarded_body(self) -> tuple[Expr, Expr]:
+        """A guard, `=>` and the body.
+
+        `(NAME) =>` in a guard is the end of the guard and the arm's own arrow, unless another arrow
+        follows: then it was a lambda.
+        """
+        at = self.start
+        lambdas = at in self.lambda_guards
+        state = self.save()
+        guard, declined = self._in_mode(MODE_PLAIN if lambdas else MODE_NO_LAMBDA, self._guard)
+        body = self._arm_body(self.height)
+        if declined and self.kind == "=>":
+            self.lambda_guards.add(at)
+            self.restore(state)
+            guard, _ = self._in_mode(MODE_PLAIN, self._guard)
+            body = self._arm_body(self.height)
+        return guard, body
+
+    def _guard(self) -> Expr:
+        """Not a full expression: `NAME =>` at its start is no lambda."""
+        return self.rest(self.operand())
+
+    def _arm_body(self, height: int) -> Expr:
+        """`=>` and the body; the height becomes at least `height`."""
         self.expect("=>")
         body = self.block_expression() if self.kind == "{" else self.expression()
-        self.leave_scope(mark)
         self.height = max(height, self.height)
-        return MatchArm(patterns, body, Span(start, body.span.end), guard)
+        return body
 
     def try_expression(self) -> Expr:
         start = self.start

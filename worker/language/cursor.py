@@ -45,10 +45,9 @@ LEAF_HEIGHT = 2
 MODE_PLAIN = 0
 MODE_TRIAL = 1  # a header, trailing blocks allowed: we may come back
 MODE_NO_BLOCK = 2  # a header without trailing blocks
-MODE_GUARD_TRIAL = 4  # a match guard, lambdas with parentheses allowed: we may come back
-MODE_NO_LAMBDA = 8  # a match guard without them
+MODE_NO_LAMBDA = 3  # a match guard without lambdas that begin with a parenthesis
 
-State = tuple[int, int, str, str, int, int, int, int, int, SpanFactory]
+State = tuple[int, int, str, str, int, int, bool, int, int, int, SpanFactory]
 
 
 class Cursor:
@@ -77,24 +76,26 @@ class Cursor:
     trail: list[tuple[str, int]]
     version: int
     versions: dict[tuple[int, str], int]
-    # What reading ahead found out: headers that need MODE_NO_BLOCK, guards that need
-    # MODE_NO_LAMBDA, trailing blocks read during a trial, whether the innermost trial met its
-    # subject, and how many are going on.
-    blockless_headers: set[int]
-    lambdaless_guards: set[int]
-    blocks: dict[tuple[int, int], tuple[Block, int, int] | ParseError]
-    trial_used: bool
+    # Whether the innermost mode made anything read otherwise, and how many trials are going on.
+    mode_mattered: bool
     trials: int
+    # What reading twice found out, by offset: headers without and with trailing blocks, guards with
+    # lambdas; by offset and version: matches that do not parse, trailing blocks met in a trial.
+    blockless_headers: set[int]
+    blocked_headers: set[int]
+    lambda_guards: set[int]
+    failed_matches: dict[tuple[int, int], ParseError]
+    blocks: dict[tuple[int, int], tuple[Block, int, int] | ParseError]
     # The newline looked past last, what the line after it continues, and where.
     newline: int
     newline_continues: int
     newline_target: int
 
     __slots__ = (
-        "blockless_headers", "blocks", "bound", "end", "height", "kind", "lambdaless_guards",
-        "last", "levels", "limit", "mode", "newline", "newline_continues", "newline_target",
-        "repl", "source", "span", "src", "start", "text", "trail", "trial_used", "trials",
-        "version", "versions",
+        "blocked_headers", "blockless_headers", "blocks", "bound", "end", "failed_matches",
+        "height", "kind", "lambda_guards", "last", "levels", "limit", "mode", "mode_mattered",
+        "newline", "newline_continues", "newline_target", "repl", "source", "span", "src", "start",
+        "text", "trail", "trials", "version", "versions",
     )  # fmt: skip
 
     def __init__(self, text: str, repl: bool, values: frozenset[str]) -> None:
@@ -116,9 +117,11 @@ class Cursor:
         self.version = 0
         self.versions = {}
         self.blockless_headers = set()
-        self.lambdaless_guards = set()
+        self.blocked_headers = set()
+        self.lambda_guards = set()
+        self.failed_matches = {}
         self.blocks = {}
-        self.trial_used = False
+        self.mode_mattered = False
         self.trials = 0
         self.newline = -1
         self.newline_continues = 0
@@ -186,6 +189,15 @@ class Cursor:
         if self.span is Span:
             return Span(node.span.start, self.last)
         return Span(node.span.start, self.span(self.last, self.last).end)
+
+    def takes_block(self, mode: int) -> bool:
+        """After something a trailing block may follow: does one, and may it in this mode?"""
+        if self.kind != "{":
+            return False
+        if mode == MODE_NO_BLOCK:
+            self.mode_mattered = True
+            return False
+        return True
 
     # --- errors ----------------------------------------------------------------------------------
 
@@ -274,13 +286,13 @@ class Cursor:
     def save(self) -> State:
         return (
             self.start, self.end, self.kind, self.text, self.last,
-            self.mode, self.levels, len(self.trail), self.limit, self.span,
+            self.mode, self.mode_mattered, self.levels, len(self.trail), self.limit, self.span,
         )  # fmt: skip
 
     def restore(self, state: State) -> None:
         (
             self.start, self.end, self.kind, self.text, self.last,
-            self.mode, self.levels, mark, self.limit, self.span,
+            self.mode, self.mode_mattered, self.levels, mark, self.limit, self.span,
         ) = state  # fmt: skip
         self.leave_scope(mark)
 

@@ -46,8 +46,6 @@ from worker.language.control import ControlReader
 from worker.language.cursor import (
     HEIGHT_MAX,
     LEAF_HEIGHT,
-    MODE_GUARD_TRIAL,
-    MODE_NO_BLOCK,
     MODE_NO_LAMBDA,
     MODE_PLAIN,
 )
@@ -272,12 +270,10 @@ class ExpressionReader(ControlReader):
 
     def _parenthesised(self) -> Expr:
         """`( … )`: lambda parameters, or one expression or command that adds no node."""
-        if PARAMS_AHEAD(self.src, self.start, self.limit) and not self.mode & MODE_NO_LAMBDA:
+        if PARAMS_AHEAD(self.src, self.start, self.limit) and self._may_be_lambda():
             start = self.span(self.start, self.end)
             params = self.lambda_parameters()
             if params is not None:
-                if self.mode & MODE_GUARD_TRIAL:
-                    self.trial_used = True
                 return self._parenthesised_lambda(start, params)
         mode, self.mode = self.mode, MODE_PLAIN
         self.advance()
@@ -294,6 +290,13 @@ class ExpressionReader(ControlReader):
         self.mode = mode
         self.expect(")")
         return node
+
+    def _may_be_lambda(self) -> bool:
+        """At what looks like parameters and an arrow."""
+        if self.mode == MODE_NO_LAMBDA:
+            self.mode_mattered = True
+            return False
+        return True
 
     def _list(self) -> Expr:
         mode, self.mode = self.mode, MODE_PLAIN
@@ -394,7 +397,7 @@ class ExpressionReader(ControlReader):
                 args = self._arguments()
             self.grow(max(height + 1, self.height + ARGS_HEIGHT))
             return MethodCall(node, name, args, optional, self.since(node))
-        if self.kind == "{" and not optional and not self.mode & MODE_NO_BLOCK:
+        if not optional and self.takes_block(self.mode):
             args = Args([self._block_argument()], [])
             self.grow(max(height + 1, self.height + ARGS_HEIGHT))
             return MethodCall(node, name, args, False, self.since(node))
@@ -457,7 +460,7 @@ class ExpressionReader(ControlReader):
             self.skip_newlines()
         self.mode = mode
         self.expect(")")
-        if self.kind == "{" and not mode & MODE_NO_BLOCK:
+        if self.takes_block(mode):
             positional.append(self._block_argument())
             height = max(height, self.height)
         self.height = height
@@ -476,7 +479,7 @@ class ExpressionReader(ControlReader):
         self.expect(")")
         args: list[Expr] = [command]
         height = self.height
-        if self.kind == "{" and not mode & MODE_NO_BLOCK:
+        if self.takes_block(mode):
             args.append(self._block_argument())
         self.height = max(height, self.height)
         return Args(args, [])

@@ -15,14 +15,13 @@ Failure: none for trees that a parse gave. Trees from elsewhere may hold what no
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 from worker.language import ast
 from worker.language.ast import Block, Expr, Pattern, Program, Stmt
 from worker.language.cursor import debug_text
-from worker.language.diagnostics import ParseError
 from worker.language.parser import SCRIPT, ParseContext, ensure_recursion_limit
+from worker.language.readings import LOGICAL, Place, leads_with_command
 from worker.language.spelling import (
     flag_text,
     float_text,
@@ -44,7 +43,6 @@ _BINARY_SIGNS: Final = {
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "in": "in", "and": "&&", "or": "||",
     "coalesce": "??",
 }  # fmt: skip
-_LOGICAL: Final = frozenset(("and", "or"))
 _ASSIGN_SIGNS: Final = {"set": "=", "add": "+=", "sub": "-=", "mul": "*=", "div": "/="}
 _REDIRECT_SIGNS: Final = {"out": ">", "append": ">>", "in": "<"}
 _UNARY_SIGNS: Final = {"not": "!", "neg": "-"}
@@ -73,55 +71,14 @@ def format_program(program: Program, context: ParseContext = SCRIPT) -> str:
 
 
 class _Formatter:
-    # Names bound at the place being written; changes as statements are written, in source order.
-    _scope: Parser
+    # The place being written; its names change as statements are written, in source order.
+    _place: Place
     # How many string holes the place is in.
     _holes: int
 
     def __init__(self, context: ParseContext) -> None:
-        self._scope = Parser("", context.repl, context.values)
+        self._place = Place(context)
         self._holes = 0
-
-    # --- how a text would be read ----------------------------------------------------------------
-
-    def _probe(self, text: str) -> Parser:
-        """A parser at the first token of `text`, with the names of this place."""
-        probe = Parser(text, self._scope.repl, frozenset())
-        probe.bound = self._scope.bound
-        probe.advance()
-        return probe
-
-    def _reads_as_command(self, text: str) -> bool:
-        """In a group or as a right operand of `&&`."""
-        return self._probe(text).begins_command()
-
-    def _states_command(self, text: str) -> bool:
-        """As a statement."""
-        try:
-            return self._probe(text).begins_command_statement()
-        except ParseError:
-            return False
-
-    def _states_expression(self, text: str) -> bool:
-        """As a statement."""
-        try:
-            return self._probe(text).begins_expression_statement()
-        except ParseError:
-            return False
-
-    def _group(self, expr: Expr, text: str) -> str:
-        """In parentheses, unless those would make a command of an expression or the reverse."""
-        begins_bare = _leads_with_command(expr) and not text.startswith("(")
-        reads_otherwise = self._reads_as_command(text) != begins_bare
-        return text if reads_otherwise or self._needs_arrow(expr) else f"({text})"
-
-    def _needs_arrow(self, expr: Expr) -> bool:
-        """Does it end in a name that only an arm's arrow after it keeps from being a command?"""
-        while isinstance(expr, ast.Binary):
-            logical, expr = expr.op in _LOGICAL, expr.rhs
-            if logical and isinstance(expr, ast.Var) and self._reads_as_command(expr.name):
-                return True
-        return False
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -158,7 +115,9 @@ class _Formatter:
                 return "continue"
             case ast.For():
                 items = self._header(stmt.iter, indent)
-                body = self._scoped([stmt.pattern], lambda: self._block(stmt.body, indent))
+                body = self._place.with_patterns(
+                    [stmt.pattern], lambda: self._block(stmt.body, indent)
+                )
                 return f"for {self._pattern(stmt.pattern)} in {items} {body}"
             case ast.While(cond=cond, body=body):
                 return f"while {self._header(cond, indent)} {self._block(body, indent)}"
@@ -167,15 +126,15 @@ class _Formatter:
         if isinstance(expr, ast.Cmd):
             head, args, redirects, tail = self._command_pieces(expr.call, indent)
             text = _command_line([*head, *args, *redirects, *tail])
-            if self._states_command(text):
+            if self._place.states_command(text):
                 return text
-            if self._reads_as_command(text):
+            if self._place.reads_as_command(text):
                 return f"({text})"
             # `NAME => …`: a blank after the `=` would assign to NAME.
             arrow = "".join(args[:1] + redirects[:1])
             return _command_line([*head, arrow, *args[1:], *redirects[1:], *tail])
         text = self._full(expr, indent)
-        if self._states_expression(text) or _leads_with_command(expr):
+        if self._place.states_expression(text) or leads_with_command(expr):
             return text
         return f"({text})"
 
@@ -184,7 +143,7 @@ class _Formatter:
         keyword = "var" if stmt.mutable else "let"
         ty = f": {type_text(stmt.ty)}" if stmt.ty is not None else ""
         init = self._full(stmt.init, indent)
-        self._bind(stmt.pattern)
+        self._place.bind(stmt.pattern)
         return f"{export}{keyword} {self._pattern(stmt.pattern)}{ty} = {init}"
 
     def _function(self, decl: ast.FnDecl, indent: str) -> str:
@@ -196,30 +155,13 @@ class _Formatter:
             names.append(decl.rest.name)
         export = "export " if decl.exported else ""
         ret = f" -> {type_text(decl.ret)}" if decl.ret is not None else ""
-        body = self._with_names(names, lambda: self._block(decl.body, indent))
+        body = self._place.with_names(names, lambda: self._block(decl.body, indent))
         return f"{export}fn {decl.name}({', '.join(params)}){ret} {body}"
 
     def _parameter(self, param: ast.Param, indent: str) -> str:
         ty = f": {type_text(param.ty)}" if param.ty is not None else ""
         default = f" = {self._full(param.default, indent)}" if param.default is not None else ""
         return f"{param.name}{ty}{default}"
-
-    # --- scopes ----------------------------------------------------------------------------------
-
-    def _bind(self, pattern: Pattern) -> None:
-        for name in _binders(pattern):
-            self._scope.bind(name)
-
-    def _with_names(self, names: list[str], write: Callable[[], str]) -> str:
-        mark = len(self._scope.trail)
-        for name in names:
-            self._scope.bind(name)
-        text = write()
-        self._scope.leave_scope(mark)
-        return text
-
-    def _scoped(self, patterns: list[Pattern], write: Callable[[], str]) -> str:
-        return self._with_names([name for found in patterns for name in _binders(found)], write)
 
     # --- blocks ----------------------------------------------------------------------------------
 
@@ -228,7 +170,7 @@ class _Formatter:
         if not block.stmts:
             return "{}"
         inner = indent + INDENT
-        lines = self._with_names(
+        lines = self._place.with_names(
             [],
             lambda: "".join(f"{inner}{text}\n" for text in self.statements(block.stmts, inner)),
         )
@@ -237,7 +179,7 @@ class _Formatter:
     def _block_expression(self, block: Block, indent: str) -> str:
         """A block where a record could stand as well."""
         text = self._block(block, indent)
-        if text == "{}" or self._probe(text).opens_record():
+        if text == "{}" or self._place.opens_record(text):
             return f"{{;{text[1:]}"
         return text
 
@@ -257,7 +199,7 @@ class _Formatter:
             case ast.Lambda():
                 return self._lambda(expr, indent)
             case ast.Cmd(call=call):
-                return self._group(expr, self._command(call, indent))
+                return self._place.group(expr, self._command(call, indent))
             case ast.RecordExpr(fields=fields):
                 return self._record(fields, indent)
             case ast.BlockExpr(block=block):
@@ -283,7 +225,7 @@ class _Formatter:
             return text
         if isinstance(expr, (ast.Binary, ast.Cmd)):
             return text
-        return self._group(expr, text)
+        return self._place.group(expr, text)
 
     def _header(self, expr: Expr, indent: str) -> str:
         """Before a construct's own block."""
@@ -294,18 +236,18 @@ class _Formatter:
             return text
         if isinstance(expr, ast.RangeExpr) and isinstance(expr.end, _HEADER_ATOMS):
             return text
-        return self._group(expr, text)
+        return self._place.group(expr, text)
 
     def _binary(self, node: ast.Binary, indent: str) -> str:
         """In parentheses where possible; commands stay bare only inside them."""
         sign = _BINARY_SIGNS[node.op]
-        if node.op not in _LOGICAL:
+        if node.op not in LOGICAL:
             lhs = self._operator_side(node.lhs, indent)
-            return self._group(node, f"{lhs} {sign} {self._operator_side(node.rhs, indent)}")
+            return self._place.group(node, f"{lhs} {sign} {self._operator_side(node.rhs, indent)}")
         lhs = self._logical_operand(node.lhs, indent)
         rhs = self._logical_operand(node.rhs, indent)
         text = f"{lhs} {sign} {rhs}"
-        grouped = self._group(node, text)
+        grouped = self._place.group(node, text)
         if (
             grouped == text
             and isinstance(node.rhs, ast.Cmd)
@@ -340,14 +282,16 @@ class _Formatter:
             text = self._block(handler.block, indent)
         else:
             text = self._full(handler, indent)
-            if text.startswith("{") or (not binder and (text[0].isalpha() or text[0] == "_")):
+            if text.startswith("{") or (not binder and (text[:1].isalpha() or text[:1] == "_")):
                 text = f"({text})"
         return f"{guarded}{gap}catch {binder}{text}"
 
     def _lambda(self, node: ast.Lambda, indent: str) -> str:
         params = ", ".join(self._parameter(param, indent) for param in node.params)
         names = [param.name for param in node.params]
-        return f"({params}) => {self._with_names(names, lambda: self._body(node.body, indent))}"
+        return (
+            f"({params}) => {self._place.with_names(names, lambda: self._body(node.body, indent))}"
+        )
 
     def _body(self, expr: Expr, indent: str) -> str:
         """After `=>`, where braces are a block."""
@@ -410,11 +354,11 @@ class _Formatter:
     def _arguments(self, args: ast.Args, indent: str, *, feed: bool = False) -> str:
         if feed and len(args.pos) == 1 and not args.named and isinstance(args.pos[0], ast.Cmd):
             command = self._command(args.pos[0].call, indent)
-            return f"({command})" if self._reads_as_command(command) else f"(({command}))"
+            return f"({command})" if self._place.reads_as_command(command) else f"(({command}))"
         texts = [self._full(value, indent) for value in args.pos]
         texts += [f"{arg.name}: {self._full(arg.value, indent)}" for arg in args.named]
         text = ", ".join(texts)
-        if feed and self._reads_as_command(text):
+        if feed and self._place.reads_as_command(text):
             # After a newline this is a list of arguments, not a command.
             return f"(\n{indent}{INDENT}{text})"
         return f"({text})"
@@ -437,7 +381,7 @@ class _Formatter:
 
     def _hole(self, expr: Expr, indent: str) -> str:
         self._holes += 1
-        text = self._with_names([], lambda: self._expression_statement(expr, indent))
+        text = self._place.with_names([], lambda: self._expression_statement(expr, indent))
         self._holes -= 1
         return text
 
@@ -459,7 +403,7 @@ class _Formatter:
         scrutinee = self._header(node.scrutinee, indent)
         arms: list[str] = []
         for arm in node.arms:
-            text = self._scoped(arm.patterns, lambda arm=arm: self._arm(arm, inner))  # type: ignore[misc]
+            text = self._place.with_patterns(arm.patterns, lambda arm=arm: self._arm(arm, inner))  # type: ignore[misc]
             if arms and _continues_previous(text):
                 arms[-1] += ","
             arms.append(text)
@@ -474,7 +418,7 @@ class _Formatter:
     def _guard(self, expr: Expr, indent: str) -> str:
         """Before an arm's arrow, where a lambda would swallow the arm."""
         text = self._full(expr, indent)
-        return self._group(expr, text) if isinstance(expr, (ast.Lambda, ast.Catch)) else text
+        return self._place.group(expr, text) if isinstance(expr, (ast.Lambda, ast.Catch)) else text
 
     def _with(self, node: ast.With, indent: str) -> str:
         scope = (("cwd", node.cwd), ("env", node.env), ("reef", node.reef))
@@ -547,39 +491,10 @@ class _Formatter:
         raise TypeError(f"not a command argument: {debug_text(type(arg).__name__)}")
 
 
-def _binders(pattern: Pattern) -> list[str]:
-    """Names a pattern binds, in source order."""
-    match pattern:
-        case ast.BindPat(name=name):
-            return [name]
-        case ast.TypePat(name=bound):
-            return [bound] if bound is not None else []
-        case ast.RecordPat(fields=fields):
-            return [
-                name
-                for field in fields
-                for name in ([field.name] if field.pattern is None else _binders(field.pattern))
-            ]
-        case ast.ListPat(items=items, rest=rest):
-            names = [name for item in items for name in _binders(item)]
-            return names if rest is None else [*names, rest]
-    return []
-
-
 def _command_line(pieces: list[str]) -> str:
     text = " ".join(pieces)
     # `~` is a head only before a blank; a lone backslash before a line end would continue it.
     return f"{text} " if text == "~" or _LONE_BACKSLASH(text) else text
-
-
-def _leads_with_command(expr: Expr) -> bool:
-    """Is the first thing in this expression a command?"""
-    while True:
-        match expr:
-            case ast.Binary(lhs=first) | ast.RangeExpr(start=first) | ast.Catch(expr=first):
-                expr = first
-            case _:
-                return isinstance(expr, ast.Cmd)
 
 
 def _continues_previous(text: str) -> bool:

@@ -28,7 +28,7 @@ from worker.language.ast import (
     Var,
     While,
 )
-from worker.language.cursor import LEAF_HEIGHT, MODE_NO_BLOCK
+from worker.language.cursor import LEAF_HEIGHT
 from worker.language.diagnostics import ParseError
 from worker.language.expressions import ExpressionReader
 from worker.language.tokens import (
@@ -285,9 +285,7 @@ class Parser(ExpressionReader):
         if self.kind is not IDENT or self.text != "in":
             raise self.misfit("expected `in`")
         self.advance()
-        mode, self.mode = self.mode, MODE_NO_BLOCK
-        items = self.expression()
-        self.mode = mode
+        items = self.blockless()
         height = self.height
         mark = len(self.trail)
         self._bind_pattern(pattern)
