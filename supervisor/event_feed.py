@@ -9,13 +9,16 @@ Failure: none; publishing only appends to rings and queues.
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from ipc.messages import Caller, Inject
+import msgspec
+
+from ipc.messages import Caller, Inject, TaskOutput
 from journal.event_log import ALL_SPACE, journal_payload
 from journal.records import Finished, Interrupted
 from supervisor.events import EventLimit
-from supervisor.tasks import Task
+from supervisor.tasks import Task, task_of_output
 
 if TYPE_CHECKING:
     from supervisor.kernel import Kernel
@@ -24,11 +27,15 @@ if TYPE_CHECKING:
 JOURNAL: Final = "journal"
 TRANSCRIPT: Final = "session.transcript"
 RENDER: Final = "render"
+CLOSED_TERMINALS_KEPT: Final = 256
+_encode_json = msgspec.json.Encoder().encode
 
 
 class EventFeed:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
+        # Channels of closed terminals, oldest first.
+        self._closed: deque[tuple[str, str]] = deque()
 
     def submission_ended(
         self,
@@ -78,6 +85,50 @@ class EventFeed:
             session.owner, task.channel, payload, session=session.name, principal=task.principal
         )
 
+    def task_output(self, session: Session, task: Task, output: TaskOutput) -> None:
+        """What the commands of a running task printed (chapter 61 §10.7)."""
+        payload = b'{"$":"record","v":{"stream":%b,"bytes":%b,"tail":%b}}' % (
+            _tagged("str", output.stream),
+            _tagged("int", output.count),
+            _tagged("str", output.tail),
+        )
+        self._kernel.bus.publish(
+            session.owner,
+            task.output_channel,
+            payload,
+            session=session.name,
+            principal=task.principal,
+        )
+
+    def terminal(self, session: Session, number: int, *, alive: bool) -> None:
+        """Something about a terminal changed (chapter 61 §10.8)."""
+        payload = b'{"$":"record","v":{"changed":%b,"alive":%b}}' % (
+            _tagged("bool", True),
+            _tagged("bool", alive),
+        )
+        self._kernel.bus.publish(session.owner, f"pty.{number}", payload, session=session.name)
+
+    def terminal_closed(self, session: Session, number: int) -> None:
+        """The rings of closed terminals are kept for a while, then go."""
+        self._closed.append((session.owner, f"pty.{number}"))
+        while len(self._closed) > CLOSED_TERMINALS_KEPT:
+            self._kernel.bus.drop_channel(*self._closed.popleft())
+
+    def interest(self, space: str, channel: str) -> None:
+        """Somebody reads or subscribes to a channel: the output of a task is published from now
+        on."""
+        number = task_of_output(channel)
+        if number is None:
+            return
+        for session in self._kernel.sessions:
+            task = session.tasks.find(number) if session.owner == space else None
+            if task is None or not task.live or task.watched:
+                continue
+            task.watched = True
+            submission = session.task_submissions.get(number)
+            if submission is not None:
+                submission.watch()
+
     def drop_tasks(self, session: Session, numbers: list[int]) -> None:
         """The rings of task channels go with the records."""
         for number in numbers:
@@ -93,3 +144,8 @@ class EventFeed:
         """Pass a client's event on to the session's own bus, when it has a worker."""
         if session.worker is not None and session.ready:
             session.worker.send(Inject(channel, payload))
+
+
+def _tagged(kind: str, value: object) -> bytes:
+    """A value in wire form (chapter 60 §8)."""
+    return b'{"$":"%b","v":%b}' % (kind.encode(), _encode_json(value))

@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ipc.jsonrpc import internal, quota
-from ipc.messages import Ask, Caller, Emit, Failure, Ready, Reply, Started, TaskOutput
+from ipc.messages import (
+    Ask,
+    Caller,
+    Emit,
+    Failure,
+    Ready,
+    Reply,
+    Started,
+    TaskOutput,
+    TerminalChanged,
+)
 from supervisor.contents import read_content
 from supervisor.launcher import LaunchFailed
 from supervisor.worker_process import Ending, Worker
@@ -123,6 +133,9 @@ class SyntaxPool:
 
     def on_task_output(self, worker: Worker, output: TaskOutput) -> None:
         worker.kill("protocol: a syntax worker has no tasks")
+
+    def on_terminal_changed(self, worker: Worker, change: TerminalChanged) -> None:
+        worker.kill("protocol: a syntax worker has no terminals")
 
     def on_ask(self, worker: Worker, ask: Ask) -> None:
         worker.kill("protocol: a syntax worker asks nothing")

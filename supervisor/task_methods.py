@@ -184,6 +184,7 @@ def cancel_task(kernel: Kernel, call: RouterCall) -> None:
     submission = attachment.session.task_submissions.get(task.number)
     if task.live and submission is not None:
         task.state = CANCELLING
+        task.suspended = False
         submission.cancel()
     call.answer(_encode_json(TaskCancelResult(task.ref, True)))
 

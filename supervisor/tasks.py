@@ -37,6 +37,8 @@ class Task:
     result_ref: str | None = None
     error: bytes | None = None
     suspended: bool = False
+    # Whether anybody has read or subscribed to its output since it began.
+    watched: bool = False
     waiters: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -46,6 +48,10 @@ class Task:
     @property
     def channel(self) -> str:
         return f"task.{self.number}"
+
+    @property
+    def output_channel(self) -> str:
+        return f"task.{self.number}.output"
 
     @property
     def live(self) -> bool:
@@ -83,6 +89,9 @@ class TaskTable:
         if task is None:
             raise RpcError(Code.UNKNOWN_TASK, "unknown task ref", "unknown_task", task=ref)
         return task
+
+    def find(self, number: int) -> Task | None:
+        return self._tasks.get(number)
 
     def live(self) -> list[Task]:
         return [task for task in self._tasks.values() if task.live]
@@ -126,6 +135,13 @@ def task_number(ref: str) -> int | None:
     if digits[0] == "0" or len(digits) > 18:
         return None
     return int(digits)
+
+
+def task_of_output(channel: str) -> int | None:
+    """The N of `task.N.output`, else None."""
+    if not channel.startswith("task.") or not channel.endswith(".output"):
+        return None
+    return task_number(_PREFIX + channel[len("task.") : -len(".output")])
 
 
 def end_state(ending: str, cancelling: bool) -> str:

@@ -34,6 +34,7 @@ from ipc.messages import (
     Reply,
     Started,
     TaskOutput,
+    TerminalChanged,
     ToWorker,
 )
 from supervisor.contents import close_all
@@ -55,6 +56,7 @@ class Listener(Protocol):
     def on_started(self, worker: Worker, started: Started, fds: list[int]) -> None: ...
     def on_emit(self, worker: Worker, emit: Emit) -> None: ...
     def on_task_output(self, worker: Worker, output: TaskOutput) -> None: ...
+    def on_terminal_changed(self, worker: Worker, change: TerminalChanged) -> None: ...
     def on_ask(self, worker: Worker, ask: Ask) -> None: ...
     def on_end(self, worker: Worker, reason: str, status: int | None) -> None: ...
 
@@ -96,7 +98,13 @@ class Worker:
         self._channel.send(message, fds)
 
     def call(
-        self, method: str, params: bytes, caller: Caller, on_ending: OnEnding, task: int = 0
+        self,
+        method: str,
+        params: bytes,
+        caller: Caller,
+        on_ending: OnEnding,
+        task: int = 0,
+        pty: int = 0,
     ) -> int:
         """Forward a call; returns its id. `on_ending` may run before this returns if it is dead."""
         call_id = self._next_call
@@ -105,7 +113,7 @@ class Worker:
             on_ending(self._lost_error(None), [])
             return call_id
         self._calls[call_id] = on_ending
-        self._channel.send(Call(call_id, method, params, caller, task))
+        self._channel.send(Call(call_id, method, params, caller, task, pty))
         return call_id
 
     def forget(self, call_id: int) -> None:
@@ -174,6 +182,8 @@ class Worker:
                 self._listener.on_emit(self, message)
             case TaskOutput():
                 self._listener.on_task_output(self, message)
+            case TerminalChanged():
+                self._listener.on_terminal_changed(self, message)
             case Ask():
                 self._listener.on_ask(self, message)
 

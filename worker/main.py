@@ -27,11 +27,15 @@ PROCESS_NAME_BYTES_MAX: Final = 15
 
 
 def session_worker(title: str, channel: socket.socket, settings: dict[str, int]) -> NoReturn:
+    from worker.commands.processes import TABLE
     from worker.session import Session
 
     status = 1
     try:
         _become(title, settings)
+        # What users' programs create has the user's own permissions.
+        os.umask(settings["umask"])
+        TABLE.adopt()
         link = Link(channel)
         received = link.receive()
         if received is not None:

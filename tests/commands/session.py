@@ -26,6 +26,7 @@ class Session:
     host: Host = field(default_factory=Host)
     cancel: CancelToken = field(default_factory=CancelToken)
     groups: ProcessGroups = field(default_factory=ProcessGroups)
+    tail: Any = None
 
     def absolute(self, path: Any) -> str:
         return os.path.join(self.cwd, path if isinstance(path, str) else path.raw)

@@ -26,7 +26,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from worker.commands.processes import Ladder, ProcessTable, Running
 from worker.commands.proctree import ProcessId, signal_group, signal_process
@@ -57,6 +57,28 @@ class Spill(Protocol):
 
 class SpillStore(Protocol):
     def open_spill(self) -> Spill | None: ...
+
+
+StreamName = Literal["stdout", "stderr"]
+
+
+class Tail(Protocol):
+    """Who watches the output of a task while it runs; see worker.output_tail."""
+
+    def add(self, name: StreamName, chunk: bytes) -> None: ...
+
+
+def collector(
+    tail: Tail | None,
+    stream: StreamName,
+    limit: int,
+    store: SpillStore | None = None,
+    spill_limit: int = 0,
+) -> Collector:
+    """The collector of one stream of a program, seen by the tail of its task if there is one."""
+    if tail is None:
+        return Collector(limit, store, spill_limit)
+    return TailedCollector(tail, stream, limit, store, spill_limit)
 
 
 class Collector:
@@ -134,6 +156,28 @@ class Collector:
         if self._spill is not None:
             self._spill.drop()
             self._spill = None
+
+
+class TailedCollector(Collector):
+    """A collector whose bytes are seen by the task's live tail as well."""
+
+    __slots__ = ("_stream", "_tail")
+
+    def __init__(
+        self,
+        tail: Tail,
+        stream: StreamName,
+        limit: int,
+        store: SpillStore | None = None,
+        spill_limit: int = 0,
+    ) -> None:
+        super().__init__(limit, store, spill_limit)
+        self._tail = tail
+        self._stream = stream
+
+    def add(self, chunk: bytes) -> None:
+        super().add(chunk)
+        self._tail.add(self._stream, chunk)
 
 
 _LOAD_BYTES: Final = 1 << 20

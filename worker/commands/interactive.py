@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from worker.commands import launch
-from worker.commands.capture import Collector, Conversation, pieces
+from worker.commands.capture import Conversation, collector, pieces
 from worker.commands.outcome import ending_fields, raise_if_failed
 from worker.commands.processes import TABLE
 from worker.commands.spawn import SUCCESS, display_command, start, start_failure
@@ -81,7 +81,7 @@ def spawn_on_terminal(
         if isinstance(failure, OSError):
             raise start_failure(argv[0], failure, span) from None
         raise
-    collected = Collector(ev.host.limits.capture_bytes)
+    collected = collector(ev.tail, "stdout", ev.host.limits.capture_bytes)
     try:
         ending = Conversation(
             TABLE, running, ev.groups, {master: collected}, None, ev.cancel, DRAIN_S

@@ -198,6 +198,10 @@ class ProcessTable:
         if taken < len(ladder.steps):
             self._janitor.after(ladder.steps[taken][0], lambda: step(taken))
 
+    def later(self, seconds: float, action: Callable[[], object]) -> None:
+        """Run something short on the table's own thread after that time."""
+        self._janitor.after(max(0.0, seconds), action)
+
     def _signal_leftover(self, leftover: Leftover, number: int) -> None:
         # By name and start time, never by group number: the leader is reaped, so the number could
         # belong to somebody else by now.

@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from worker.commands import launch
-from worker.commands.capture import Collector, Conversation, Feed, pieces
+from worker.commands.capture import Collector, Conversation, Feed, collector, pieces
 from worker.commands.gate import Admission, SpawnRequest, admit
 from worker.commands.lookup import find_program
 from worker.commands.outcome import ending_fields
@@ -85,8 +85,10 @@ def spawn(
     finally:
         pipes.close_all()
     limits = ev.host.limits
-    stdout = Collector(limits.capture_bytes, ev.host.journal, limits.spill_bytes)
-    stderr = Collector(limits.capture_bytes)
+    stdout = collector(
+        ev.tail, "stdout", limits.capture_bytes, ev.host.journal, limits.spill_bytes
+    )
+    stderr = collector(ev.tail, "stderr", limits.capture_bytes)
     try:
         ending = Conversation(
             TABLE, running, ev.groups, {output: stdout, error: stderr}, feed, ev.cancel

@@ -4,6 +4,10 @@ Cancelling a token cancels every token below it, wakes everything that waits on 
 the registered callbacks, all in the thread that cancels. `cancelled` is a plain attribute, so that
 the checks in evaluated code cost one attribute read.
 
+A token can be held: evaluation then waits at its next cancellation point, which is exactly where
+`cancelled` is read. A held token is of a subclass whose `cancelled` waits, so that tokens that are
+not held pay nothing for it. Cancelling releases first.
+
 Failure: `check` raises Cancelled. A callback that raises is a programming error; the remaining
 callbacks and tokens are still served before the error goes on to the canceller.
 """
@@ -15,7 +19,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from worker.errors import Cancelled
 
@@ -57,24 +61,42 @@ class Registration:
         self.close()
 
 
+class Hold:
+    """One time a token is held: `over` is set when it is released."""
+
+    __slots__ = ("over", "standing")
+
+    def __init__(self, standing: Callable[[], object]) -> None:
+        self.standing = standing
+        self.over = threading.Event()
+
+
 class CancelToken:
-    # `cancelled` goes from False to True once and never back. Children are held weakly: a token
-    # nobody waits for any more is gone with its task. Parent, children and registrations change
-    # only under `_shape`.
+    # `cancelled` and `_tripped` go from False to True together, once, and never back; `cancelled`
+    # is for evaluation, which may have to wait when it reads it, `_tripped` for everybody else.
+    # Children are held weakly: a token nobody waits for any more is gone with its task. Parent,
+    # children, registrations, `_hold` and the class change only under `_shape`. `_sleepers` counts
+    # the threads in `wait`.
 
     __slots__ = (
         "__weakref__",
         "_children",
         "_event",
+        "_hold",
         "_parent",
         "_registrations",
         "_signal_fd",
+        "_sleepers",
+        "_tripped",
         "_wait_fd",
         "cancelled",
     )
 
     def __init__(self, parent: CancelToken | None = None) -> None:
         self.cancelled = False
+        self._tripped = False
+        self._hold: Hold | None = None
+        self._sleepers = 0
         self._parent = parent
         self._children: weakref.WeakSet[CancelToken] = weakref.WeakSet()
         self._registrations: set[Registration] = set()
@@ -84,7 +106,9 @@ class CancelToken:
         if parent is not None:
             with _shape:
                 parent._children.add(self)
-                inherited = parent.cancelled
+                inherited = parent._tripped
+                if parent._hold is not None:
+                    self._hold_tree(parent._hold.standing)
             if inherited:
                 self.cancel()
 
@@ -100,8 +124,10 @@ class CancelToken:
     def cancel(self) -> None:
         """Cancel this token and all below it. Harmless when done before."""
         with _shape:
-            if self.cancelled:
+            if self._tripped:
                 return
+            self._tripped = True
+            self._release()
             self.cancelled = True
             registrations = list(self._registrations)
             self._registrations.clear()
@@ -130,13 +156,19 @@ class CancelToken:
         if seconds is not None:
             # The platform's longest lock timeout is below what a duration can express.
             seconds = min(max(seconds, 0.0), threading.TIMEOUT_MAX)
-        return self._event.wait(seconds)
+        with _shape:
+            self._sleepers += 1
+        try:
+            return self._event.wait(seconds)
+        finally:
+            with _shape:
+                self._sleepers -= 1
 
     def on_cancel(self, callback: Callable[[], object]) -> Registration:
         """Run `callback` when the token is cancelled, at once when it already is."""
         registration = Registration(self, callback)
         with _shape:
-            if not self.cancelled:
+            if not self._tripped:
                 self._registrations.add(registration)
                 return registration
         callback()
@@ -150,9 +182,49 @@ class CancelToken:
                 self._wait_fd, self._signal_fd = _wake_descriptors()
                 for fd in {self._wait_fd, self._signal_fd}:
                     weakref.finalize(self, os.close, fd)
-                if self.cancelled:
+                if self._tripped:
                     os.write(self._signal_fd, _WAKE)
             return self._wait_fd
+
+    # -- holding ---------------------------------------------------------------------------------
+
+    def hold(self, standing: Callable[[], object]) -> None:
+        """Make evaluation under this token, and every token below it, wait where it reads
+        `cancelled` next. `standing` is called by each thread that comes to wait, before it does;
+        tokens made below a held one are held with it.
+        """
+        with _shape:
+            self._hold_tree(standing)
+
+    def _hold_tree(self, standing: Callable[[], object]) -> None:
+        if self._tripped or self._hold is not None:
+            return
+        self._hold = Hold(standing)
+        self.__class__ = _HeldToken
+        for token in list(self._children):
+            token._hold_tree(standing)
+
+    def release(self) -> None:
+        """Let a held tree go on. Harmless when it is not held."""
+        with _shape:
+            self._release_tree()
+
+    def _release_tree(self) -> None:
+        self._release()
+        for token in list(self._children):
+            token._release_tree()
+
+    def _release(self) -> None:
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            self.__class__ = CancelToken
+            hold.over.set()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether evaluation under this token sleeps or waits for something, as far as it says."""
+        with _shape:
+            return self._sleepers > 0 or bool(self._registrations)
 
     def hand_over(self, to: CancelToken) -> None:
         """Hang the living children under another token; this one then has none.
@@ -165,7 +237,28 @@ class CancelToken:
             for token in moved:
                 token._parent = to
                 to._children.add(token)
-            late = to.cancelled
+            late = to._tripped
         if late:
             for token in moved:
                 token.cancel()
+
+
+_plain_cancelled: Final[Any] = CancelToken.cancelled
+
+
+class _HeldToken(CancelToken):
+    """A token while it is held. Instances are only made by assigning the class."""
+
+    __slots__ = ()
+
+    @property
+    def cancelled(self) -> bool:  # type: ignore[override]
+        hold = self._hold
+        if hold is not None:
+            hold.standing()
+            hold.over.wait()
+        return self._tripped
+
+    @cancelled.setter
+    def cancelled(self, value: bool) -> None:
+        _plain_cancelled.__set__(self, value)

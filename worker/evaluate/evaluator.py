@@ -25,6 +25,7 @@ from worker.evaluate.scopes import Scope
 from worker.values.types import Outcome, Path, Value, type_name
 
 if TYPE_CHECKING:
+    from worker.commands.capture import Tail
     from worker.evaluate.static import Place
     from worker.evaluate.tasks import ProcessGroups, TaskTable
 
@@ -77,6 +78,8 @@ class Evaluator:
         self.loading: list[str] = []
         self.plans: dict[int, Any] = {}
         self.groups: ProcessGroups = ProcessGroups()
+        # The live tail of the task this runs for, None when nobody could watch.
+        self.tail: Tail | None = None
         self.pending_exit: int | None = None
         self.last: Value = None
         self.entry: Any = None

@@ -108,7 +108,7 @@ class Task:
 
     def __init__(
         self,
-        id: int,
+        id: int,  # noqa: A002 - what the language calls it
         description: str,
         cancel: CancelToken,
         groups: ProcessGroups | None = None,
@@ -219,7 +219,7 @@ class TaskTable:
 def start_task(
     ev: Evaluator, description: str, work: Callable[[Evaluator], Value]
 ) -> Task:
-    """Run `work` with a child evaluator on a thread of its own; the task is in the table at once."""
+    """Run `work` with a child evaluator on its own thread; the task is in the table at once."""
     token = ev.cancel.child()
     task = ev.tasks.add(description, token, ProcessGroups(ev.groups))
     nested = ev.child(cancel=token, groups=task.groups)
