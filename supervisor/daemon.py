@@ -49,12 +49,12 @@ from supervisor.sessions import SessionRegistry
 from supervisor.syntax import SyntaxPool
 from supervisor.tasks import worker_lost_json
 from supervisor.tokens import TokenStore, TokenStoreBroken
+from supervisor.upkeep import Upkeep
 from supervisor.version import VERSION
 
 log = structlog.get_logger()
 
 EPHEMERAL_LINGER_S: Final = 1.0
-STATUS_INTERVAL_S: Final = 5.0
 # How long a submission may take to answer and commit once its last program was killed.
 CUT_OFF_S: Final = 1.0
 # Variables that speak to this process alone, or carry a client's secret.
@@ -167,6 +167,7 @@ class _Daemon:
         kernel.syntax = SyntaxPool(kernel)
         kernel.questions = Questions(kernel)
         kernel.quieter = self._quieter
+        self._upkeep = Upkeep(kernel, self._notifier, self._stopping.set)
         kernel.reload = self._reload
         kernel.socket = str(options.paths.socket)
         kernel.state_dir = None if options.in_memory else str(options.paths.state_dir)
@@ -264,10 +265,9 @@ class _Daemon:
         sys.stderr.write(f"shoal-kernel: ready {listener.path}\n")
         sys.stderr.flush()
         log.info("kernel.ready", socket=str(listener.path), version=VERSION)
-        self._notifier.ready(self._status())
-        self._status_timer = self._loop.call_later(STATUS_INTERVAL_S, self._report)
-        if self._notifier.watchdog_s:
-            self._loop.call_later(self._notifier.watchdog_s / 2, self._feed_watchdog)
+        self._notifier.ready(self._upkeep.status())
+        self._upkeep.start()
+        self._closers.append(self._upkeep.close)
         options.on_ready()
         # What exists now lives as long as the daemon; collections need not look at it again.
         gc.collect()
@@ -281,7 +281,7 @@ class _Daemon:
             loop.add_signal_handler(number, self._stop)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         loop.add_signal_handler(
-            signal.SIGUSR1, lambda: log.info("kernel.status", status=self._status())
+            signal.SIGUSR1, lambda: log.info("kernel.status", status=self._upkeep.status())
         )
         loop.add_signal_handler(
             signal.SIGUSR2, lambda: logs.toggle_debug(self._kernel.config.logging.level)
@@ -348,21 +348,6 @@ class _Daemon:
 
     def _has_client(self) -> bool:
         return any(connection.attachment is not None for connection in self._kernel.connections)
-
-    def _status(self) -> str:
-        kernel = self._kernel
-        workers = sum(1 for session in kernel.sessions if session.worker is not None)
-        tasks = sum(len(session.tasks.live()) for session in kernel.sessions)
-        return f"{workers} sessions, {len(kernel.connections)} connections, {tasks} tasks"
-
-    def _report(self) -> None:
-        self._notifier.status(self._status())
-        self._status_timer = self._loop.call_later(STATUS_INTERVAL_S, self._report)
-
-    def _feed_watchdog(self) -> None:
-        self._notifier.alive()
-        assert self._notifier.watchdog_s is not None
-        self._loop.call_later(self._notifier.watchdog_s / 2, self._feed_watchdog)
 
     # -- drain -------------------------------------------------------------------------------------
 

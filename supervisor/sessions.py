@@ -319,13 +319,13 @@ class Session:
 
     # -- ending ------------------------------------------------------------------------------------
 
-    def stop_worker(self, grace_ms: int) -> None:
+    def stop_worker(self, grace_ms: int, reason: str = "shutdown") -> None:
         """Ask the worker to end, and end it when the grace has passed."""
         worker = self.worker
         if worker is None:
             return
         worker.send(Shutdown(grace_ms))
-        worker.close("shutdown")
+        worker.close(reason)
         loop = self.kernel.loop
         loop.call_later(grace_ms / 1000, worker.terminate)
 
