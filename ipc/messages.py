@@ -13,11 +13,14 @@ message; the router then kills the worker, a worker then ends itself.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 PROTOCOL: Final = 1
+# What the names of cells begin with that hold a binding of the session, and a transcript result.
+BINDING_CELL: Final = "binding:"
+RESULT_CELL: Final = "out:"
 INLINE_CONTENT_BYTES_MAX: Final = 1024 * 1024
 
 
@@ -33,11 +36,13 @@ class _Message(msgspec.Struct, array_like=True, gc=False):
 
 
 class Content(_Message):
-    """Bytes inline, or the `fd`-th descriptor of the frame with `length` bytes in it."""
+    """Bytes inline; or the `fd`-th descriptor of the frame with `length` bytes in it; or content that
+    the store has already, by its `hash` (32 bytes) and length."""
 
     data: bytes = b""
     fd: int = -1
     length: int = 0
+    hash: bytes = b""
 
 
 class Budget(_Message):
@@ -61,6 +66,8 @@ class Caller(_Message):
     has_policy: bool = False
     budget: Budget = msgspec.field(default_factory=Budget)
     page_bytes: int = 49152
+    # The tool call of an agent turn that a submission is, empty outside of turns.
+    tool_call: str = ""
 
 
 class Cell(_Message):
@@ -70,11 +77,25 @@ class Cell(_Message):
     value: bytes | None = None
 
 
+class StateChanges(_Message):
+    """What a submission changed in the saved state of its session. `pinned` and `unpinned` are hashes
+    of stored content that saved cells refer to now, and that they no longer do."""
+
+    changed: list[Cell]
+    removed: list[str]
+    pinned: list[bytes]
+    unpinned: list[bytes]
+
+
 # --- router to worker -------------------------------------------------------------------------
 
 
 class Init(_Message, tag="init"):
-    """First message of a session worker: what the session is and the state it resumes from."""
+    """First message of a session worker: what the session is and the state it resumes from.
+
+    `results` are stored transcript results that did not come along, with the size of each; the
+    worker asks for one when somebody wants it.
+    """
 
     protocol: int
     session: str
@@ -84,6 +105,7 @@ class Init(_Message, tag="init"):
     next_out: int
     restored: bool
     cells: Content
+    results: list[tuple[str, int]]
     config: bytes
     capture_bytes: int
     spill_bytes: int
@@ -97,7 +119,7 @@ class Call(_Message, tag="call"):
     """A request to be answered by `Reply`, `Failure` or, for submissions, `Finished`.
 
     `params` are the client's own bytes. `task` is the number of the task the submission runs as,
-    or 0. `mode` and `position` are those of a submission.
+    or 0. `pty` is the number a terminal method is about, or gives to a new terminal.
     """
 
     id: int
@@ -105,6 +127,7 @@ class Call(_Message, tag="call"):
     params: bytes
     caller: Caller
     task: int = 0
+    pty: int = 0
 
 
 class Go(_Message, tag="go"):
@@ -159,13 +182,45 @@ class Answer(_Message, tag="answer"):
     body: Content
 
 
+class Connected(_Message, tag="connected"):
+    """The answer to an `Ask` for a stream: the frame's descriptor is our end of a socket pair."""
+
+    id: int
+
+
+class ModelRequest(_Message, tag="model_request"):
+    """For the model broker: one chat completion, whose answer goes to the frame's descriptor."""
+
+    url: str
+    headers: list[tuple[str, str]]
+    key: str | None
+    key_variable: str | None
+    body: bytes
+    connect_s: int
+    idle_s: int
+
+
 class Shutdown(_Message, tag="shutdown"):
     """End in order: cancel what runs, close terminals, exit."""
 
     grace_ms: int
 
 
-ToWorker = Init | Call | Go | Refuse | Cancel | Suspend | Inject | Watch | Ping | Answer | Shutdown
+ToWorker = (
+    Init
+    | Call
+    | Go
+    | Refuse
+    | Cancel
+    | Suspend
+    | Inject
+    | Watch
+    | Ping
+    | Answer
+    | Connected
+    | ModelRequest
+    | Shutdown
+)
 
 
 # --- worker to router -------------------------------------------------------------------------
@@ -220,14 +275,19 @@ class Output(_Message):
 
 
 class Undo(_Message):
+    """One inverse of the `row`-th statement row of the submission."""
+
+    row: int
     op: str
     inverse: str
     snapshot: Content | None = None
 
 
 class Statement(_Message):
-    """One statement row; `parent` is the index of its parent statement or -1 for the submission."""
+    """The `index`-th statement row of a submission; `parent` is the index of its parent statement or
+    -1 for the submission. `done`: it has ended, and this is its final form."""
 
+    index: int
     parent: int
     ordinal: int
     ts: int
@@ -241,7 +301,16 @@ class Statement(_Message):
     opaque: bool
     status: int | None
     ok: bool | None
+    done: bool
     outputs: list[Output]
+
+
+class Progress(_Message, tag="progress"):
+    """Statement rows and inverses of a submission that takes longer, as they come; inverses also of
+    one that has ended, while tasks it started go on."""
+
+    id: int
+    statements: list[Statement]
     undo: list[Undo]
 
 
@@ -251,7 +320,8 @@ class Finished(_Message, tag="finished"):
     `body` is the raw JSON result or error object. `ending` is `value`, `failed` (a failed outcome),
     `signalled` (a failed outcome with a signal), `raised` or `cancelled`. `transcript` and `render`
     are event payloads, empty when there is none. `out` is the number the result took. `started` is
-    there when the submission was over before its start had been announced.
+    there when the submission was over before its start had been announced. `statements` and `undo`
+    are those that were not in a `Progress` yet. `cells` are `StateChanges`.
     """
 
     id: int
@@ -263,6 +333,7 @@ class Finished(_Message, tag="finished"):
     status: int | None
     outputs: list[Output]
     statements: list[Statement]
+    undo: list[Undo]
     transcript: bytes
     render: bytes
     cells: Content
@@ -279,8 +350,19 @@ class Emit(_Message, tag="emit"):
 
 
 class TaskOutput(_Message, tag="task_output"):
+    """What the commands of a task printed since the last time; `count` bytes came so far."""
+
     task: int
-    payload: bytes
+    stream: Literal["stdout", "stderr"]
+    count: int
+    tail: str
+
+
+class TerminalChanged(_Message, tag="terminal_changed"):
+    """What a terminal shows changed, or its program ended."""
+
+    pty: int
+    alive: bool
 
 
 class Held(_Message, tag="held"):
@@ -301,12 +383,26 @@ class Ask(_Message, tag="ask"):
     params: bytes
 
 
-FromWorker = Ready | Reply | Failure | Started | Finished | Emit | TaskOutput | Held | Pong | Ask
+FromWorker = (
+    Ready
+    | Reply
+    | Failure
+    | Started
+    | Progress
+    | Finished
+    | Emit
+    | TaskOutput
+    | TerminalChanged
+    | Held
+    | Pong
+    | Ask
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
 _to_worker: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
 _cells: msgspec.msgpack.Decoder[list[Cell]] = msgspec.msgpack.Decoder(list[Cell])
+_changes: msgspec.msgpack.Decoder[StateChanges] = msgspec.msgpack.Decoder(StateChanges)
 
 
 def encode(message: ToWorker | FromWorker) -> bytes:
@@ -321,6 +417,18 @@ def decode_cells(data: bytes) -> list[Cell]:
     """Raises ProtocolError."""
     try:
         return _cells.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ProtocolError(str(error)) from None
+
+
+def encode_changes(changes: StateChanges) -> bytes:
+    return _encoder.encode(changes)
+
+
+def decode_changes(data: bytes) -> StateChanges:
+    """Raises ProtocolError."""
+    try:
+        return _changes.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ProtocolError(str(error)) from None
 

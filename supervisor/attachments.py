@@ -102,7 +102,9 @@ def authenticate(kernel: Kernel, connection: Connection, bearer: str | None) -> 
 
 def _started_by_foreign_session(kernel: Kernel, pid: int) -> bool:
     """Whether a worker of somebody else than the local human is among the ancestors of `pid`."""
-    workers = {session.worker.pid: session.owner for session in kernel.sessions if session.worker}
+    workers = {
+        session.worker.pid: session.evaluates_as for session in kernel.sessions if session.worker
+    }
     for _ in range(_ANCESTORS_MAX):
         if pid <= 1:
             return False

@@ -15,7 +15,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 
@@ -56,12 +56,20 @@ CRASHES_MAX: Final = 5
 CRASH_WINDOW_S: Final = 60.0
 BACKOFF_S: Final = 60.0
 QUEUED_SUBMISSIONS_MAX: Final = 1024
+AGENT_PREFIX: Final = "agent/"
 # Stored results that a new worker gets at once; it asks for larger and older ones when it needs them.
 RESULT_BYTES_AT_ONCE: Final = 64 * 1024
 RESULTS_BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 
 OnWorker = Callable[[Worker], None]
 OnFailure = Callable[[RpcError], None]
+
+
+class AgentSide(Protocol):
+    """What the agent endpoint wants to know of the worker of one of its sessions."""
+
+    def asked(self, worker: Worker, ask: Ask) -> None: ...
+    def worker_ended(self) -> None: ...
 
 
 class Session:
@@ -87,6 +95,12 @@ class Session:
         # Stored content the current worker rightly knows of: what its values may be backed by.
         self.held: set[bytes] = set()
         self.cwd = kernel.cwd
+        # What a new worker begins with, and the principal its programs run as; the agent endpoint
+        # gives its sessions their own.
+        self.first_cwd = kernel.cwd
+        self.environment = kernel.environment
+        self.evaluates_as = self.owner
+        self.agent: AgentSide | None = None
         self.env_hash = ""
         self.tasks = TaskTable()
         self.submissions: dict[int, Submission] = {}
@@ -202,8 +216,8 @@ class Session:
                 protocol=PROTOCOL,
                 session=self.name,
                 owner=self.owner,
-                cwd=kernel.cwd,
-                environment=kernel.environment,
+                cwd=self.first_cwd,
+                environment=self.environment,
                 next_out=self.next_out,
                 restored=self.restored,
                 cells=content,
@@ -270,7 +284,10 @@ class Session:
             self.kernel.events.terminal(self, change.pty, alive=change.alive)
 
     def on_ask(self, worker: Worker, ask: Ask) -> None:
-        self.kernel.questions.answer(self, worker, ask)
+        if self.agent is not None and ask.op.startswith("agent."):
+            self.agent.asked(worker, ask)
+        else:
+            self.kernel.questions.answer(self, worker, ask)
 
     def on_end(self, worker: Worker, reason: str, status: int | None) -> None:
         if self.worker is not worker:
@@ -298,6 +315,8 @@ class Session:
         self._fail_waiting(internal("worker_lost", "session worker ended", session=self.name))
         self.kernel.reap_orphans()
         self.kernel.worker_ended()
+        if self.agent is not None:
+            self.agent.worker_ended()
 
     def _end_terminals(self) -> None:
         """The terminals are gone with their worker."""
@@ -328,6 +347,11 @@ class Session:
         worker.close(reason)
         loop = self.kernel.loop
         loop.call_later(grace_ms / 1000, worker.terminate)
+
+
+def is_agent_session(name: str) -> bool:
+    """Whether a session belongs to the agent endpoint; its own sessions cannot have such names."""
+    return name.startswith(AGENT_PREFIX)
 
 
 class SessionRegistry:
@@ -365,7 +389,8 @@ class SessionRegistry:
             return session
         opening = self._opening.get(key)
         if opening is None:
-            self._check_quotas(key[0])
+            if not is_agent_session(key[1]):
+                self._check_quotas(key[0])
             opening = asyncio.ensure_future(self._create(key))
             self._opening[key] = opening
             opening.add_done_callback(lambda _future: self._opening.pop(key, None))
@@ -380,12 +405,15 @@ class SessionRegistry:
         return session
 
     def _check_quotas(self, owner: str) -> None:
+        """Sessions of the agent endpoint are counted by it, under its own limit."""
         quotas = self._kernel.config.quotas
-        used = sum(1 for session in self if session.state != "idle") + len(self._opening)
+        ours = [key for key in (*self._by_key, *self._opening) if not is_agent_session(key[1])]
+        used = sum(
+            1 for session in self if session.state != "idle" and not is_agent_session(session.name)
+        ) + sum(1 for key in self._opening if not is_agent_session(key[1]))
         if quotas.sessions and used >= quotas.sessions:
             raise quota("quotas.sessions", quotas.sessions, used)
-        mine = sum(1 for key in self._by_key if key[0] == owner)
-        mine += sum(1 for key in self._opening if key[0] == owner)
+        mine = sum(1 for key in ours if key[0] == owner)
         if quotas.sessions_per_principal and mine >= quotas.sessions_per_principal:
             raise quota("quotas.sessions_per_principal", quotas.sessions_per_principal, mine)
 

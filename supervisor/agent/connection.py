@@ -77,7 +77,8 @@ class Endpoint(Protocol):
 
 
 class AgentConnection(asyncio.Protocol):
-    # `_parked` holds requests behind the one that runs (`busy`). `_outgoing` holds frames not yet
+    # `_parked` holds requests behind the one that runs (`busy`); `_advancing` is true while they are
+    # taken from it, so that requests answered at once do not nest. `_outgoing` holds frames not yet
     # given to the transport; at most one frame is in the transport's buffer. `pending` maps ids of
     # our requests to whoever waits. `detached` counts prompts that run. `binding` is set by
     # `initialize` alone. All of it changes on the loop's thread.
@@ -92,6 +93,7 @@ class AgentConnection(asyncio.Protocol):
         self.open = False
         self.admitted = False
         self.busy = False
+        self._advancing = False
         self.detached = 0
         self.pending: dict[str, asyncio.Future[bytes]] = {}
         self._next_request = 0
@@ -227,10 +229,14 @@ class AgentConnection(asyncio.Protocol):
     def finished(self) -> None:
         """The running request was answered (or admitted): go on with the next."""
         self.busy = False
+        if self._advancing:
+            return
+        self._advancing = True
         while self._parked and not self.busy and self.open:
             frame, size = self._parked.popleft()
             self._parked_bytes -= size
             self._take(frame)
+        self._advancing = False
         if not self._parked and self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
