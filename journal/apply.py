@@ -19,10 +19,11 @@ from typing import Any, Final
 from journal import pins, plans, recovery, session_state, tasks
 from journal.cas import ContentStore, Written
 from journal.errors import OperationRefused
-from journal.event_log import ALL_SPACE, Sequences
+from journal.event_log import ALL_SPACE, EventNumbers, Sequences
 from journal.records import (
     AppendAudit,
     AuditRow,
+    Barrier,
     BeginSubmission,
     CellChanges,
     Content,
@@ -50,6 +51,8 @@ from journal.rows import Rows, head_of, write
 from journal.undo import usable
 
 LINKED_KEPT: Final = 32_768
+# The disk length of content that has no file.
+GONE: Final = -1
 RELINK_NS: Final = 3600 * 1_000_000_000
 
 
@@ -59,18 +62,28 @@ class Changes:
     # `_rows`: collected and not yet flushed. `_linked`: hashes of content that was written and
     # whose blob row is committed, with the time of that, oldest first; `_kept` and `_fresh`: the
     # same, not committed yet, up to the last `settled` and since then.
+    # `_logged_ns` and `_logged_numbers` belong to an operation that the log acknowledged and that
+    # is done now; None while an operation is done directly.
     _rows: Rows
     _linked: dict[bytes, int]
     _kept: dict[bytes, int]
     _fresh: dict[bytes, int]
+    _logged_ns: int | None
+    _logged_numbers: EventNumbers | None
 
     def __init__(
-        self, connection: sqlite3.Connection, content: ContentStore, begin: Callable[[], None]
+        self,
+        connection: sqlite3.Connection,
+        content: ContentStore,
+        sequences: Sequences,
+        begin: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._content = content
         self._begin = begin
-        self._sequences = Sequences(connection)
+        self._sequences = sequences
+        self._logged_ns = None
+        self._logged_numbers = None
         self._rows = Rows()
         self._linked = {}
         self._kept = {}
@@ -88,6 +101,14 @@ class Changes:
         if own is not None:
             return own(self, operation)
         return PLAIN[type(operation)](self._connection, operation)
+
+    def redo(self, operation: Operation[Any], ns: int, numbers: EventNumbers | None) -> None:
+        """Apply what the log acknowledged at that time, with these numbers of its events."""
+        self._logged_ns, self._logged_numbers = ns, numbers
+        try:
+            self.apply(operation)
+        finally:
+            self._logged_ns = self._logged_numbers = None
 
     def flush(self) -> None:
         rows = self._rows
@@ -110,11 +131,14 @@ class Changes:
             self._kept.update(self._fresh)
             self._fresh = {}
 
-    def forget(self, *, all_of_it: bool) -> None:
-        """Rolled back: what was applied since `settled`, or all since the last commit."""
+    def forget(self, *, all_of_it: bool, numbers: bool = True) -> None:
+        """Rolled back: what was applied since `settled`, or all since the last commit. `numbers`
+        says that event numbers were taken there.
+        """
         self._rows = Rows()
         self._fresh = {}
-        self._sequences.forget()
+        if numbers:
+            self._sequences.forget()
         if all_of_it:
             self._kept = {}
 
@@ -141,7 +165,7 @@ class Changes:
             written = self._stored(content)
         else:
             raise OperationRefused("content of an unknown kind")
-        if not self._is_linked(written.hash, now_ns):
+        if written.disk_length != GONE and not self._is_linked(written.hash, now_ns):
             self._fresh[written.hash] = now_ns
             self._rows.blobs.append(
                 (written.hash, written.length, written.disk_length, now_ns, now_ns)
@@ -158,7 +182,10 @@ class Changes:
     def _stored(self, content: Stored) -> Written:
         disk_length = self._content.disk_length(content.hash)
         if disk_length is None:
-            raise OperationRefused("ingested content is gone")
+            if self._logged_ns is None:
+                raise OperationRefused("ingested content is gone")
+            # It was there when this was acknowledged; now it is content that aged out.
+            disk_length = GONE
         return Written(content.hash, content.length, disk_length, content.original_length)
 
     def _outputs(self, entry_id: int, outputs: Iterable[Output], now_ns: int) -> list[bytes]:
@@ -238,14 +265,13 @@ class Changes:
         self._statements(finish, finish.statements, ended)
         hashes = self._outputs(entry_id, finish.outputs, ended)
         skipped = self._undo_rows(finish.undo, ended)
-        take = self._sequences.take
-        all_seq = take("journal", ALL_SPACE)
-        own_seq = take("journal", finish.owner)
+        numbers = self._logged_numbers or self._sequences.of_ending(
+            finish.owner, transcript=finish.transcript is not None
+        )
+        all_seq, own_seq, transcript_seq = numbers
         rows.events.append(("journal", ALL_SPACE, all_seq, entry_id, ended))
         rows.events.append(("journal", finish.owner, own_seq, entry_id, ended))
-        transcript_seq = None
         if finish.transcript is not None:
-            transcript_seq = take("session.transcript", finish.owner)
             rows.transcripts.append((entry_id, ended, finish.transcript.decode()))
             rows.events.append(
                 ("session.transcript", finish.owner, transcript_seq, entry_id, ended)
@@ -258,7 +284,7 @@ class Changes:
         return Finished(all_seq, own_seq, transcript_seq, tuple(hashes), skipped)
 
     def write_statements(self, write: WriteStatements) -> int:
-        now_ns = time.time_ns()
+        now_ns = self._logged_ns or time.time_ns()
         self._statements(write, write.statements, now_ns)
         return self._undo_rows(write.undo, now_ns)
 
@@ -345,7 +371,7 @@ class Changes:
             )
 
     def save_cells(self, save: SaveCells) -> None:
-        self._cells(save.cells, time.time_ns())
+        self._cells(save.cells, self._logged_ns or time.time_ns())
 
     def append_audit(self, append: AppendAudit) -> None:
         self._audit(append.rows)
@@ -368,6 +394,9 @@ class Changes:
         self._value_pins(
             CellChanges(session_id=link.session_id, pinned=(link.content.hash,)), link.now_ns
         )
+
+    def barrier(self, barrier: Barrier) -> None:
+        """Nothing: what came before it was done by then."""
 
     def custom(self, custom: Custom[Any]) -> Any:
         return custom.run(self._connection)
@@ -402,6 +431,7 @@ OWN: Final[Mapping[type[Operation[Any]], Callable[[Changes, Any], Any]]] = {
     Recover: Changes.recover,
     LinkBlob: Changes.link_blob,
     Custom: Changes.custom,
+    Barrier: Changes.barrier,
     Probe: Changes.probe,
 }
 PLAIN: Final[Mapping[type[Operation[Any]], Callable[[sqlite3.Connection, Any], Any]]] = {

@@ -68,15 +68,27 @@ class Waiter(Generic[T]):
             return self._result
 
 
+class Relay:
+    """A callback of the store's own, called at once on the thread that finished the work."""
+
+    __slots__ = ("_go_on",)
+
+    def __init__(self, go_on: Callable[[], None]) -> None:
+        self._go_on = go_on
+
+    def __call__(self, result: Any, error: StoreError | None) -> None:
+        self._go_on()
+
+
 def hand_over(batch: list[Completion], deliver: Deliver | None) -> None:
-    """Tell blocking waiters now and give the rest to `deliver` in one piece."""
+    """Tell blocking waiters and relays now and give the rest to `deliver` in one piece."""
     if deliver is None:
         settle(batch)
         return
-    waiting = [completion for completion in batch if isinstance(completion.done, Waiter)]
-    if waiting:
-        settle(waiting)
-        batch = [completion for completion in batch if not isinstance(completion.done, Waiter)]
+    now = [completion for completion in batch if isinstance(completion.done, Waiter | Relay)]
+    if now:
+        settle(now)
+        batch = [done for done in batch if not isinstance(done.done, Waiter | Relay)]
     if batch:
         try:
             deliver(batch)

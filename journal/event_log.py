@@ -1,8 +1,9 @@
 """Durable event numbers and the events they bring back (chapter 61 §9.4).
 
-Numbers of a (channel, space) start at 0 and grow by one; they are taken inside the transaction that
-adds the row, so a failed commit leaves no gap. Numbers of removed rows are kept as high-water marks
-in `counter` and never given again. A rebuilt event equals the one that was sent live.
+Numbers of a (channel, space) start at 0 and grow by one; they are taken by whatever makes the row
+durable, and given back when that fails, so that no gap is left. Numbers of removed rows are kept as
+high-water marks in `counter` and never given again. A rebuilt event equals the one that was sent
+live.
 
 Failure: a stored transcript payload that is not JSON is left out and counted in `malformed`.
 """
@@ -13,7 +14,7 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from journal.jsontext import checked_json
 from journal.source import Source
@@ -36,11 +37,19 @@ def _text(value: str) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
+class EventNumbers(NamedTuple):
+    """Given to a submission that ends: in `journal` of all and of the owner, and its transcript."""
+
+    everybody: int
+    owner: int
+    transcript: int | None
+
+
 class Sequences:
     """The next number of each (channel, space), as the open transaction sees it."""
 
-    # What was read from the database, plus what the transaction took since. Forgotten on every
-    # rollback.
+    # What was read from the database, plus what was taken since. Forgotten when what took them came
+    # to nothing.
     _next: dict[tuple[str, str], int]
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -54,6 +63,14 @@ class Sequences:
             number = self._read(channel, space)
         self._next[key] = number + 1
         return number
+
+    def of_ending(self, owner: str, *, transcript: bool) -> EventNumbers:
+        """The numbers of the events of a submission that ends."""
+        return EventNumbers(
+            self.take("journal", ALL_SPACE),
+            self.take("journal", owner),
+            self.take("session.transcript", owner) if transcript else None,
+        )
 
     def forget(self) -> None:
         self._next.clear()

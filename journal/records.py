@@ -458,6 +458,10 @@ class Probe(Operation[None], frozen=True):
     """Write something harmless, to learn whether commits work again."""
 
 
+class Barrier(Operation[None], frozen=True):
+    """Change nothing: done when everything posted before is in the database."""
+
+
 class Together(Operation[tuple[object, ...]], frozen=True):
     """Several operations as one: all of them or none. Result: theirs, in order."""
 

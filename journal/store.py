@@ -13,9 +13,10 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -23,13 +24,14 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from journal import database
 from journal.cas import ContentStore
 from journal.checkpoint import Checkpointer
-from journal.completion import Completion, Deliver, Done, Waiter, hand_over
+from journal.commit_log import LOG_NAME, CommitLog, applied_sequence, log_identity
+from journal.completion import Completion, Deliver, Done, Relay, Waiter, hand_over
 from journal.errors import StoreClosed, StoreError, StoreUnavailable
 from journal.readers import Readers
-from journal.records import Content, FileContent, Operation, Stored, TouchBlobs
+from journal.records import Barrier, Content, FileContent, Operation, Stored, TouchBlobs
 from journal.source import Read
 from journal.state_dir import DirectoryLock, empty_spill, open_spill, secure_directory
-from journal.writer import Writer, error_of
+from journal.writer import Item, Writer, error_of
 
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
@@ -100,8 +102,9 @@ class Store:
         in_memory = config.path is None
         guard = threading.RLock() if in_memory else None
         self._connection = connection
-        self._next_entry = _next_number(connection, "entry", "id")
-        self._next_task = _next_number(connection, "task", "number")
+        log = None
+        if not in_memory:
+            log = _recovered_log(connection, self.content, directory, config.sync)
         self._checkpointer = None if in_memory else self._checkpoints(directory)
         self._writer = Writer(
             connection,
@@ -110,8 +113,11 @@ class Store:
             on_failure_change=config.on_failure_change,
             checkpoint=None if self._checkpointer is None else self._checkpointer.request,
             guard=guard,
+            log=log,
         )
         self.content.on_doubt = self._writer.unlink
+        self._next_entry = _next_number(connection, "entry", "id")
+        self._next_task = _next_number(connection, "task", "number")
 
         def connect() -> sqlite3.Connection:
             if in_memory:
@@ -130,7 +136,7 @@ class Store:
         self._job_pool = ThreadPoolExecutor(1, "journal-job")
         if self._checkpointer is not None:
             self._checkpointer.start()
-        self._writer.start()
+        self._writer.start(self._next_entry, self._next_task)
         self._readers.start()
 
     @classmethod
@@ -207,6 +213,16 @@ class Store:
             return
         self._writer.post(operation, done)
 
+    def post_all(self, items: Sequence[Item]) -> None:
+        """`post` for several, which are done one after the other in one batch: the cheap way for
+        what happens together. None depends on the others' success.
+        """
+        if self._closed:
+            closed = StoreClosed("the store is closed")
+            hand_over([Completion(done, None, closed) for _, done in items], self._deliver)
+            return
+        self._writer.post_all(items)
+
     async def commit(self, operation: Operation[T]) -> T:
         future, done = _future()
         self.post(operation, done)
@@ -224,7 +240,11 @@ class Store:
         if self._closed:
             hand_over([Completion(done, None, StoreClosed("the store is closed"))], self._deliver)
             return
-        self._readers.post(read, done)
+        if self._writer.behind:
+            # What was acknowledged must be seen: the read goes on when the database has it.
+            self._writer.post(Barrier(), Relay(partial(self._readers.post, read, done)))
+        else:
+            self._readers.post(read, done)
 
     async def load(self, read: Read[T]) -> T:
         future, done = _future()
@@ -360,8 +380,8 @@ class Store:
         self._closed = True
         self._job_pool.shutdown(cancel_futures=True)
         self._ingest_pool.shutdown()
-        self._readers.stop()
         self._writer.stop()
+        self._readers.stop()
         if self._checkpointer is not None:
             self._checkpointer.stop()
         try:
@@ -388,6 +408,30 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _recovered_log(
+    connection: sqlite3.Connection, content: ContentStore, directory: Path, sync: database.Sync
+) -> CommitLog | None:
+    """The commit log, after everything it held was applied. With `sync` full there is none, but
+    one that an earlier process left is applied all the same.
+    """
+    if sync == "full" and not (directory / LOG_NAME).exists():
+        return None
+    try:
+        identity = database.with_transaction(connection, log_identity)
+        log = CommitLog(directory, identity, applied_sequence(connection))
+    except (sqlite3.Error, OSError) as error:
+        raise database.unavailable(error) from error
+    try:
+        Writer(connection, content, deliver=None, on_failure_change=None, log=log).replay()
+        if sync == "full":
+            log.remove()
+            return None
+    except BaseException:
+        log.close()
+        raise
+    return log
 
 
 def _next_number(connection: sqlite3.Connection, table: str, column: str) -> int:

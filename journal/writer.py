@@ -1,13 +1,22 @@
-"""The writer thread: everything that waits becomes one transaction.
+"""The writer thread: everything that waits becomes one record of the commit log, or one
+transaction.
 
-A batch is first done without savepoints. If an operation turns out bad, the transaction is rolled
-back and the batch is done again with one savepoint for each, so that only the bad ones fail: all
-operations can be done twice, since content is named by its hash and rows vanish with the rollback.
+With a commit log, what the log alone can promise is acknowledged as soon as it stands there, and
+reaches the database later, many records in one transaction. From the first operation of a batch on
+that needs the database, the batch is done directly, after everything acknowledged before it. The
+write lock is taken before anything is acknowledged, and kept until it is applied: a database that
+another program has locked refuses as ever.
+
+Directly done, a batch is first done without savepoints. If an operation turns out bad, the
+transaction is rolled back and the batch is done again with one savepoint for each, so that only the
+bad ones fail: all operations can be done twice, since content is named by its hash and rows vanish
+with the rollback.
 After the commit the completions of the whole batch leave in one piece.
 
 Failure: an operation that does not fit gets `OperationRefused`; when the world is in the way
 (`StoreUnavailable`) what could not be committed fails, `failure` says why, and the store is tried
-again with every batch and at least every RETRY_S seconds.
+again with every batch and at least every RETRY_S seconds. What was acknowledged is kept, in memory
+and in the log, until it is in the database; while that fails nothing more is acknowledged.
 """
 
 from __future__ import annotations
@@ -17,17 +26,21 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from journal.apply import Changes
 from journal.cas import ContentStore
+from journal.commit_log import CommitLog, note_applied
 from journal.completion import Completion, Deliver, Done, hand_over
 from journal.database import unavailable
 from journal.errors import OperationRefused, StoreError, StoreUnavailable
+from journal.event_log import Sequences
 from journal.records import (
+    Barrier,
     Content,
     FileContent,
     FinishSubmission,
@@ -36,10 +49,11 @@ from journal.records import (
     Together,
     WriteStatements,
 )
+from journal.write_behind import LOG_BYTES_KEPT, NotLogged, WriteBehind
 
 RETRY_S: Final = 5.0
 # After so many commits a pause of so long is used for a checkpoint.
-COMMITS_PER_CHECKPOINT: Final = 64
+COMMITS_PER_CHECKPOINT: Final = 32
 IDLE_S: Final = 0.2
 BATCH_MAX: Final = 4096
 # Errors of the operation itself; every other error of SQLite or the system is the world's.
@@ -68,7 +82,7 @@ class Writer:
     # the connection for the writer thread. Items are posted from any thread; None ends the thread.
     # `_commits` counts those since the last checkpoint that was asked for.
     failure: StoreUnavailable | None
-    _items: SimpleQueue[Item | None]
+    _items: SimpleQueue[Sequence[Item] | None]
 
     def __init__(
         self,
@@ -79,6 +93,7 @@ class Writer:
         on_failure_change: Callable[[StoreUnavailable | None], None] | None,
         checkpoint: Callable[[], None] | None = None,
         guard: AbstractContextManager[Any] | None = None,
+        log: CommitLog | None = None,
     ) -> None:
         self._connection = connection
         self._deliver = deliver
@@ -87,23 +102,57 @@ class Writer:
         self._commits = 0
         # Held during a batch; only an in-memory database, whose one connection is shared, has one.
         self._guard: AbstractContextManager[Any] = guard or nullcontext()
-        self._changes = Changes(connection, content, self._begin)
+        sequences = Sequences(connection)
+        self._changes = Changes(connection, content, sequences, self._begin)
+        self._behind = (
+            None if log is None else WriteBehind(log, connection, self._begin, sequences, content)
+        )
         self._items = SimpleQueue()
         self._in_transaction = False
         self.failure = None
         self.failures_seen = 0
         self._thread = threading.Thread(target=self._run, name="journal-writer", daemon=True)
 
-    def start(self) -> None:
+    def start(self, next_entry: int, next_task: int) -> None:
+        """Begin to work; the numbers are the first that nobody used."""
+        if self._behind is not None:
+            self._behind.begin(next_entry, next_task)
         self._thread.start()
 
+    def replay(self) -> None:
+        """Apply what an earlier process left in the log; before `start`. Raises
+        StoreUnavailable.
+        """
+        if self._behind is None:
+            return
+        self._behind.replay()
+        failure = self._catch_up(self._behind)
+        if failure is not None:
+            raise failure
+        self._empty_log(self._behind)
+
     def post(self, operation: Operation[Any], done: Done) -> None:
-        self._items.put((operation, done))
+        self._items.put(((operation, done),))
+
+    def post_all(self, items: Sequence[Item]) -> None:
+        """Several operations that take effect one after the other, surely in one batch."""
+        self._items.put(items)
+
+    @property
+    def behind(self) -> bool:
+        """Whether reads must wait for a `Barrier` to see everything acknowledged. While the store
+        fails they see what is there.
+        """
+        return self._behind is not None and bool(self._behind.waiting) and self.failure is None
 
     def stop(self) -> None:
         """Do what was posted before, then end the thread."""
         self._items.put(None)
         self._thread.join()
+        if self._behind is not None:
+            if self._catch_up(self._behind) is None:
+                self._empty_log(self._behind)
+            self._behind.close()
 
     def unlink(self, digest: bytes) -> None:
         """Content turned out missing or damaged; any thread may say so."""
@@ -122,6 +171,8 @@ class Writer:
             for operation, _ in batch:
                 close_descriptors(operation)
             hand_over(completions, self._deliver)
+            if self._behind is not None and self._behind.due and self.failure is None:
+                self._catch_up(self._behind)
 
     def _batches(self) -> Iterator[list[Item]]:
         items = self._items
@@ -129,22 +180,20 @@ class Writer:
             try:
                 first = items.get(timeout=self._patience())
             except Empty:
-                if self.failure is not None:
-                    yield [(Probe(), _nobody)]
-                elif self._checkpoint is not None:
-                    self._commits = 0
-                    self._checkpoint()
+                batch = self._idle()
+                if batch:
+                    yield batch
                 continue
             if first is None:
                 return
-            batch = [first]
+            batch = list(first)
             try:
                 while len(batch) < BATCH_MAX:
-                    item = items.get_nowait()
-                    if item is None:
+                    more = items.get_nowait()
+                    if more is None:
                         yield batch
                         return
-                    batch.append(item)
+                    batch += more
             except Empty:
                 pass
             yield batch
@@ -153,10 +202,123 @@ class Writer:
         """How long to wait for work before there is something else to do."""
         if self.failure is not None:
             return RETRY_S
+        if self._behind is not None and self._behind.waiting:
+            return self._behind.patience()
         due = self._checkpoint is not None and self._commits >= COMMITS_PER_CHECKPOINT
         return IDLE_S if due else None
 
+    def _idle(self) -> list[Item]:
+        """Nothing came for as long as there is patience: do that something else."""
+        if self.failure is not None:
+            return [(Probe(), _nobody)]
+        if self._behind is not None and self._behind.waiting:
+            self._catch_up(self._behind)
+        elif self._checkpoint is not None:
+            self._commits = 0
+            self._checkpoint()
+        return []
+
     def _do(self, batch: list[Item]) -> list[Completion]:
+        if self._behind is None:
+            return self._do_directly(batch)
+        logged, failure = self._acknowledge(self._behind, batch)
+        rest = batch[len(logged) :]
+        if not rest:
+            return logged
+        failure = failure or self._catch_up(self._behind)
+        if failure is not None:
+            return [*logged, *self._all_failed(rest, failure)]
+        if all(type(operation) is Barrier for operation, _ in rest):
+            return [*logged, *(Completion(done, None, None) for _, done in rest)]
+        direct = self._do_directly(rest)
+        for (operation, _), (_, result, error) in zip(rest, direct, strict=True):
+            self._behind.learn(operation, result, error)
+        return logged + direct
+
+    # --- with a commit log -----------------------------------------------------------------------
+
+    def _acknowledge(
+        self, behind: WriteBehind, batch: list[Item]
+    ) -> tuple[list[Completion], StoreUnavailable | None]:
+        """Have the log promise the beginning of the batch, as far as it can alone."""
+        if self.failure is not None:
+            return [], None
+        try:
+            results = behind.accept([operation for operation, _ in batch])
+        except sqlite3.Error as error:
+            # The write lock is not to be had, so nothing waits either.
+            behind.forget()
+            return [], unavailable(error)
+        except NotLogged as error:
+            if isinstance(error.__cause__, OSError):
+                log.warning("the commit log cannot be written: %s", error.__cause__)
+            failure = self._catch_up(behind)
+            behind.forget()
+            return [], failure
+        return [
+            Completion(done, result, None)
+            for (_, done), result in zip(batch, results, strict=False)
+        ], None
+
+    def _catch_up(self, behind: WriteBehind) -> StoreUnavailable | None:
+        """Bring everything acknowledged into the database. Returns why that failed."""
+        if not behind.waiting:
+            return None
+        try:
+            try:
+                self._begin()
+                for operation, ns, numbers in behind.operations():
+                    self._changes.redo(operation, ns, numbers)
+                self._changes.flush()
+            except Exception as error:
+                if isinstance(error_of(error), StoreUnavailable):
+                    raise
+                self._roll_back(numbers=False)
+                self._catch_up_carefully(behind)
+            note_applied(self._connection, behind.sequence)
+            self._commit()
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing acknowledged is dropped
+            self._roll_back(numbers=False)
+            failure = error_of(error)
+            if not isinstance(failure, StoreUnavailable):
+                failure = StoreUnavailable("io_error", str(failure))
+            self._set_failure(failure)
+            return failure
+        self._changes.committed()
+        behind.applied()
+        if self.failure is not None:
+            # What was promised is safe; what failed meanwhile left its traces in memory.
+            behind.forget()
+            self._set_failure(None)
+        if behind.log_bytes > LOG_BYTES_KEPT:
+            self._empty_log(behind)
+        return None
+
+    def _catch_up_carefully(self, behind: WriteBehind) -> None:
+        """The same with a savepoint around every operation: one that does not fit, which only a
+        database that somebody else changed can bring about, is dropped and takes nothing with it.
+        """
+        self._begin()
+        for operation, ns, numbers in behind.operations():
+            _, error = self._do_one(partial(self._changes.redo, operation, ns, numbers))
+            if isinstance(error, StoreUnavailable):
+                raise error
+            if error is not None:
+                log.error(
+                    "an acknowledged %s does not fit the database and is dropped: %s",
+                    type(operation).__name__,
+                    error,
+                )
+
+    def _empty_log(self, behind: WriteBehind) -> None:
+        try:
+            behind.clear()
+        except OSError as error:
+            log.warning("the commit log could not be emptied: %s", error)
+
+    # --- without it ------------------------------------------------------------------------------
+
+    def _do_directly(self, batch: list[Item]) -> list[Completion]:
         try:
             results = [self._changes.apply(operation) for operation, _ in batch]
             self._changes.flush()
@@ -192,7 +354,7 @@ class Writer:
         try:
             self._begin()
             for operation, done in batch:
-                result, error = self._do_one(operation)
+                result, error = self._do_one(partial(self._changes.apply, operation))
                 if isinstance(error, StoreUnavailable):
                     failure = error
                 completions.append(Completion(done, result, error))
@@ -204,10 +366,10 @@ class Writer:
         self._set_failure(failure)
         return completions
 
-    def _do_one(self, operation: Operation[Any]) -> tuple[Any, StoreError | None]:
+    def _do_one(self, change: Callable[[], Any]) -> tuple[Any, StoreError | None]:
         self._connection.execute("SAVEPOINT one")
         try:
-            result = self._changes.apply(operation)
+            result = change()
             self._changes.flush()
         except Exception as error:
             if not self._connection.in_transaction:
@@ -231,9 +393,9 @@ class Writer:
             self._in_transaction = False
             self._commits += 1
 
-    def _roll_back(self) -> None:
+    def _roll_back(self, *, numbers: bool = True) -> None:
         self._in_transaction = False
-        self._changes.forget(all_of_it=True)
+        self._changes.forget(all_of_it=True, numbers=numbers)
         if self._connection.in_transaction:
             try:
                 self._connection.execute("ROLLBACK")

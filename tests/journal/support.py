@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from journal import (
+    Barrier,
     BeginSubmission,
     CellChanges,
     EnsureSession,
@@ -111,13 +112,22 @@ def statement(entry_id: int, parent_id: int, ordinal: int = 0, **options: Any) -
 def run(
     store: Store, *, src: str = "6 * 7", ok: bool = True, **options: Any
 ) -> tuple[int, Finished]:
-    """One whole submission; options go to its beginning, `outputs` and the like to its end."""
+    """One whole submission, down to the database; options go to its beginning, `outputs` and the
+    like to its end.
+    """
     ends = ("outputs", "transcript", "statements", "undo", "cells", "task_end", "ended_ns")
     at_end = {name: options.pop(name) for name in ends if name in options}
     shared = {name: options[name] for name in ("owner", "session", "principal") if name in options}
     entry_id = store.reserve_entries()
     store.apply(begin(entry_id, src=src, **options))
-    return entry_id, store.apply(finish(entry_id, ok=ok, **shared, **at_end))
+    finished = store.apply(finish(entry_id, ok=ok, **shared, **at_end))
+    settle(store)
+    return entry_id, finished
+
+
+def settle(store: Store) -> None:
+    """Have everything acknowledged in the database, where a test wants to look at it."""
+    store.apply(Barrier())
 
 
 def session_id(store: Store, owner: str = OWNER, name: str = SESSION) -> int:

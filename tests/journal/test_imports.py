@@ -1,4 +1,4 @@
-"""The package stands on the standard library and three others, and every name it offers is there."""
+"""The package stands on the standard library and three others; every name it offers is there."""
 
 from __future__ import annotations
 
