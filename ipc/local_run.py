@@ -67,3 +67,23 @@ def decode_end(data: bytes) -> LocalEnd:
         return msgspec.msgpack.decode(payload, type=LocalEnd)
     except (ValueError, FrameTooLarge, msgspec.MsgspecError) as error:
         raise LocalRunBroken("the worker ended without a result") from error
+
+
+FORMAT_MODULE: Final = "worker.formatting"
+
+
+class Formatted(msgspec.Struct, frozen=True, kw_only=True):
+    """A source in its canonical form, or the message why it does not parse."""
+
+    text: str | None = None
+    error: str | None = None
+
+    def encode(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+
+def decode_formatted(data: bytes) -> Formatted:
+    try:
+        return msgspec.msgpack.decode(data, type=Formatted)
+    except msgspec.MsgspecError as error:
+        raise LocalRunBroken("the worker ended without a result") from error

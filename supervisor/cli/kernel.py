@@ -83,7 +83,7 @@ def _options(call: Call, on_ready: Callable[[], None] = lambda: None) -> KernelO
         raise Failure(str(error)) from error
     except InvalidLabel as error:
         raise UsageError(str(error)) from error
-    check_policy(options.paths.policy)
+    check_policy(options.paths.policy, call.environ)
     return options
 
 

@@ -52,7 +52,7 @@ def _run(what: str, words: list[str], environ: Mapping[str, str]) -> int:
         loaded = load(environ, project_from=Path.cwd())
     except ConfigError as error:
         raise Failure(str(error)) from error
-    check_policy(resolve(environ, loaded.config).policy)
+    check_policy(resolve(environ, loaded.config).policy, environ)
     for warning in loaded.warnings:
         sys.stderr.write(f"warning: config error: {warning}\n")
     for skipped in loaded.skipped:

@@ -212,7 +212,8 @@ class _Line:
             sub = command.sub(command.default)
             if sub is None:
                 names = "|".join(each.name for each in command.commands)
-                raise self._error(f"which one: {names}?")
+                own = command.unknown_command
+                raise self._error(f"which one: {names}?" if "{}" in own else own)
             self._enter(sub)
             command = sub
         given = len(self.found.operands)

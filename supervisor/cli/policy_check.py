@@ -1,24 +1,24 @@
-"""Whether a policy file can be used, looked at before anything else starts.
+"""The policy file in effect, read before anything else starts.
 
 A policy that is there but cannot be read or parsed is never replaced by a permissive one.
 
-Failure: Failure that names the file.
+Failure: Failure that names the file and what is wrong with it.
 """
 
 from __future__ import annotations
 
-import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
+from leash.policy import PolicyError, PolicyFile, read
 from supervisor.cli.failure import Failure
 
 
-def check_policy(path: Path | None) -> None:
+def check_policy(path: Path | None, environ: Mapping[str, str]) -> PolicyFile | None:
+    """The policy of a file; None when there is no file."""
     if path is None:
-        return
+        return None
     try:
-        tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise Failure(f"policy {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Failure(f"policy {path}: {error}") from error
+        return read(path, environ.get("HOME"))
+    except PolicyError as error:
+        raise Failure(str(error)) from error

@@ -66,3 +66,11 @@ def read_limit(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise ValueError("invalid limit")
     return int(text)
+
+
+def read_ttl(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError("--ttl requires seconds")
+    if int(text) == 0:
+        raise ValueError("--ttl must be greater than 0")
+    return int(text)

@@ -13,7 +13,7 @@ from typing import Final
 from supervisor.cli.call import COLOR_OPTION as COLOR
 from supervisor.cli.call import JSON_OPTION, LISTING_OPTIONS, TARGET_OPTIONS
 from supervisor.cli.options import Command, Operand, Option, Reader
-from supervisor.cli.readers import one_of, read_limit, read_status, read_time, unsigned
+from supervisor.cli.readers import one_of, read_limit, read_status, read_time, read_ttl, unsigned
 
 # What runs source without a kernel: `-c`, a file, standard input.
 LOCAL: Final = "supervisor.cli.local_run:run"
@@ -423,6 +423,76 @@ _CONFIG: Final = Command(
     ),
 )
 
+_STORE: Final = Option("--store", "token store", value="FILE")
+
+_TOKEN: Final = Command(
+    "token",
+    "create, list and revoke bearer secrets",
+    prefix="shoal-token",
+    about="""\
+  shoal token create agent:fmt --cap fs.read --ttl 3600 > token
+  shoal token list
+  shoal token revoke ID
+
+`create` prints the secret once; only its digest is stored. A running kernel notices changes.""",
+    unknown_command="usage: shoal-token create|list|revoke",
+    options=(_STORE, replace(STATE_DIR, help="state directory with the store"), JSON_OPTION),
+    commands=(
+        Command(
+            "create",
+            "make a token and print its secret",
+            run="supervisor.cli.token:create",
+            unknown_option="unknown create option {}",
+            options=(
+                Option(
+                    "--cap",
+                    "narrow it to this kind of effect",
+                    value="VALUE",
+                    repeat=True,
+                    missing="--cap requires value",
+                ),
+                Option(
+                    "--ttl",
+                    "let it expire after that long",
+                    value="SECONDS",
+                    read=read_ttl,
+                    missing="--ttl requires seconds",
+                ),
+            ),
+            operands=(
+                Operand("PRINCIPAL", "who it speaks for", missing="create PRINCIPAL [PROFILE]"),
+                Operand("PROFILE", "a label (default: `default`)", required=False),
+            ),
+        ),
+        Command("list", "every token, oldest first", run="supervisor.cli.token:list_tokens"),
+        Command(
+            "revoke",
+            "end a token",
+            run="supervisor.cli.token:revoke",
+            operands=(Operand("ID", "the token's id", missing="revoke ID"),),
+        ),
+    ),
+)
+
+_METRICS: Final = Command(
+    "metrics",
+    "print the kernel's metrics in Prometheus' text format",
+    run="supervisor.cli.status:metrics",
+    options=TARGET_OPTIONS,
+)
+
+_FMT: Final = Command(
+    "fmt",
+    "format source",
+    run="supervisor.cli.fmt:run",
+    about="""\
+Without files stdin is formatted to stdout; files are rewritten in place when they change. The text
+is made from the syntax tree: comments and layout are lost.""",
+    unknown_option="unknown fmt option `{}`",
+    options=(Option("--check", "write nothing; exit 1 when something would change"),),
+    operands=(Operand("FILE", "files to format", required=False, many=True),),
+)
+
 _COMPLETIONS: Final = Command(
     "completions",
     "print a completion script for bash, zsh or fish",
@@ -444,7 +514,10 @@ _DECLARED: Final = (
     _JOURNAL,
     _TASK,
     _SESSION,
+    _TOKEN,
+    _METRICS,
     _CONFIG,
+    _FMT,
     _COMPLETIONS,
 )
 

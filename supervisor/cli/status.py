@@ -26,6 +26,15 @@ def run(call: Call) -> int:
     return Exit.SUCCESS
 
 
+def metrics(call: Call) -> int:
+    """`shoal metrics`: the text a Prometheus server would scrape."""
+    with call.connect(autostart=False) as client:
+        call.attached(client)
+        text = client.call("kernel.status", {"metrics": True})["metrics"]
+    call.out.text(text)
+    return Exit.SUCCESS
+
+
 def print_summary(out: Output, status: Mapping[str, Any]) -> None:
     journal, plans = status["journal"], status["plans"]
     uptime_s = time.time() - status["started_ns"] / 1e9

@@ -322,7 +322,7 @@ def test_check_says_whether_a_kernel_could_start_and_creates_nothing(tmp_path: P
     assert program.run("kernel", "--check").code == 0
     ran = program.run("kernel", "--check", "--policy", str(tmp_path / "none.toml"))
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err.startswith("shoal-kernel: policy ")
+    assert ran.err.startswith("shoal-kernel: cannot read policy ")
     program.configure("[quotas]\nsessions = 'x'\n")
     ran = program.run("kernel", "--check")
     assert ran.code == 1
@@ -370,7 +370,7 @@ def test_daemonized_start_that_fails_exits_like_it(tmp_path: Path) -> None:
     program = Program(tmp_path)
     ran = program.run("kernel", "--daemonize", "--policy", str(tmp_path / "none"))
     assert ran.code == 1
-    assert ran.err.startswith("shoal-kernel: policy ")
+    assert ran.err.startswith("shoal-kernel: cannot read policy ")
 
 
 def test_contradicting_options_are_usage_errors(tmp_path: Path) -> None:
@@ -382,3 +382,32 @@ def test_contradicting_options_are_usage_errors(tmp_path: Path) -> None:
         ran = program.run("kernel", one, other)
         assert (ran.code, ran.out) == (2, "")
         assert f"{one} and {other} contradict each other" in ran.err
+
+
+# --- status ------------------------------------------------------------------------------------
+
+
+def test_status_shows_kernel_and_sessions(session: Program) -> None:
+    session.run("exec", "1")
+    document = session.run("status", "--json").document
+    assert document["socket"] == str(session.socket)
+    assert session.environ["SHOAL_SESSION"] in [row["name"] for row in document["sessions"]]
+    ran = session.run("status")
+    assert ran.code == 0
+    assert f"socket:      {session.socket}\n" in ran.out
+    assert f"pid {document['pid']}, serving, up " in ran.out
+
+
+def test_metrics_are_in_the_text_format(session: Program) -> None:
+    ran = session.run("metrics")
+    assert ran.code == 0
+    assert "# TYPE shoal_requests_total counter\n" in ran.out
+    for line in ran.out.splitlines():
+        assert line.startswith("#") or re.fullmatch(r"[a-z_]+(\{.*\})? [0-9.e+-]+", line), line
+
+
+def test_status_never_starts_a_kernel(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    del program.environ["SHOAL_NO_AUTOSTART"]
+    assert program.run("status").code == 69
+    assert not program.socket.exists()

@@ -163,7 +163,7 @@ def test_warnings_come_before_anything_else_and_errors_end_it(program: Program) 
 def test_policy_that_cannot_be_read_is_fatal(program: Program) -> None:
     ran = program.run("-c", "1", environ={"SHOAL_LEASH_POLICY": "/none/policy.toml"})
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err.startswith("error: policy /none/policy.toml: ")
+    assert ran.err.startswith("error: cannot read policy /none/policy.toml: ")
 
 
 def test_programs_get_no_input(program: Program) -> None:
