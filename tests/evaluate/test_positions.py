@@ -101,6 +101,8 @@ def test_exec_in_value_position_captures_only_the_last_expression(session: Sessi
         ("sh { exit 1 } || echo b", ["status 1"]),
         ("let o = { echo a && echo b }", []),
         ("true && echo b", []),
+        ("echo a && (echo b && echo c)", ["a", "b"]),
+        ("(echo a || echo b) && echo c", ["a"]),
         ("{ echo a && echo b; 1 }", ["a", "b"]),
     ],
 )

@@ -170,3 +170,12 @@ def test_lost_binding_raises_until_it_is_bound_again(session: Session) -> None:
             "value of `gone` was lost when the session was restored",
         )
     assert session.text("let gone = 3\ngone") == "3"
+
+
+def test_words_that_were_only_mentioned_are_forgotten(session: Session) -> None:
+    session.run("let kept = 1\nfn f() { later() }")
+    for number in range(3000):
+        session.evaluator.evaluate_source(f"let x = (unknown{number}() catch 1)")
+    assert len(session.evaluator.root.cells) < 2500
+    assert session.text("kept") == "1"
+    assert session.text("fn later() { 5 }\nf()") == "5"

@@ -101,12 +101,12 @@ def compile_logic(
     and is not the result is shown (chapter 30 §16.4)."""
     statement = position != "value"
     inner: Position = "stmt" if statement else "value"
-    lhs = (
-        compile_logic(compiler, node.lhs, scope, inner)
-        if type(node.lhs) is ast.Binary and node.lhs.op in ("and", "or")
-        else compiler.value(node.lhs, scope)
+    lhs, rhs = (
+        compile_logic(compiler, side, scope, inner)
+        if type(side) is ast.Binary and side.op in ("and", "or")
+        else compiler.value(side, scope)
+        for side in (node.lhs, node.rhs)
     )
-    rhs = compiler.value(node.rhs, scope)
     blame = span_of(node.lhs)
     shown = statement and is_bare_command(node.lhs)
     stops_at = node.op == "or"

@@ -94,6 +94,8 @@ def run_program(ev: Evaluator, program: ast.Program, src: str, position: str = "
         return run_steps(ev, compiled, frame, src)
     finally:
         ev.src, ev.here = outer_src, outer_here
+        if ev.root.crowded and ev.nesting == 0 and all(task.done for task in ev.tasks):
+            ev.root.forget_mentions()
 
 
 def run_in_place(ev: Evaluator, program: ast.Program, src: str) -> Value:

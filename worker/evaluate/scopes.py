@@ -13,9 +13,16 @@ Failure: nothing here raises; an unbound name has the value MISSING.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from typing import Final
 
 from worker.values.types import MISSING, Value
+
+
+MENTIONS_KEPT: Final = 1024
+# References to a cell that is only in its scope: the dictionary, a local name, the question itself.
+UNSHARED: Final = 3
 
 
 class Cell:
@@ -50,10 +57,13 @@ class Cell:
 class Scope:
     """A root scope. `cells` also holds cells of names that were mentioned but never bound."""
 
-    __slots__ = ("cells",)
+    # `_mentions_kept` is the number of cells at which unbound ones nobody holds are looked for.
+
+    __slots__ = ("_mentions_kept", "cells")
 
     def __init__(self) -> None:
         self.cells: dict[str, Cell] = {}
+        self._mentions_kept = MENTIONS_KEPT
 
     def cell(self, name: str) -> Cell:
         """The one cell of a name in this scope, made on first mention."""
@@ -74,6 +84,20 @@ class Scope:
     def bound(self) -> Iterator[Cell]:
         """The cells of bound names, in the order the names were first mentioned."""
         return (cell for cell in list(self.cells.values()) if cell.v is not MISSING)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether it is time for `forget_mentions`."""
+        return len(self.cells) >= self._mentions_kept
+
+    def forget_mentions(self) -> None:
+        """Drop cells of unbound names that no compiled code holds: a session that is fed ever new
+        words must not grow with them. Only while nothing else is compiling."""
+        for name in list(self.cells):
+            cell = self.cells[name]
+            if cell.v is MISSING and not cell.lost and sys.getrefcount(cell) <= UNSHARED:
+                del self.cells[name]
+        self._mentions_kept = max(MENTIONS_KEPT, 2 * len(self.cells))
 
     def names(self) -> list[str]:
         return [cell.name for cell in self.bound()]
