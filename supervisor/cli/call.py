@@ -27,6 +27,7 @@ TARGET_OPTIONS = (
     Option("--token-file", "file with a bearer secret, mode 0600", value="FILE"),
     Option("--no-autostart", "fail when no kernel listens"),
 )
+STATE_DIR_OPTION = Option("--state-dir", "state directory", value="PATH", aliases=("--data-dir",))
 JSON_OPTION = Option("--json", "print JSON")
 HEADER_OPTION = Option("--no-header", "print tables without their header")
 COLOR_OPTION = Option(

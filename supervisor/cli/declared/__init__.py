@@ -1,0 +1,1 @@
+"""The declarations of the commands, by what they work on."""
