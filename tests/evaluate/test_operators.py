@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
@@ -42,8 +43,13 @@ def expected(op: str, a: Value, b: Value) -> str:
 
 
 def outcome(session: Session, src: str) -> str:
+    """What a program gives, as text."""
+    return outcome_of(lambda: session.evaluator.evaluate_source(src))
+
+
+def outcome_of(run: Callable[[], Value]) -> str:
     try:
-        return inline(session.evaluator.evaluate_source(src))
+        return inline(run())
     except Raised as failure:
         assert failure.error.span is not None
         return f"{failure.error.code}: {failure.error.msg}"
@@ -55,11 +61,13 @@ def test_operator_is_the_same_in_every_shape(session: Session, shape: str, op: s
     root = session.evaluator.root
     root.declare("a", 0)
     root.declare("b", 0)
-    src = shape.format(op=SIGNS[op])
+    session.run(f"fn apply_operator() {{ {shape.format(op=SIGNS[op])} }}")
+    function = root.lookup("apply_operator")
     for a, b in product(VALUES, VALUES):
         root.declare("a", a)
         root.declare("b", b)
-        assert outcome(session, src) == expected(op, a, b), (a, SIGNS[op], b)
+        found = outcome_of(lambda: session.evaluator.call(function, []))
+        assert found == expected(op, a, b), (a, SIGNS[op], b)
 
 
 @pytest.mark.parametrize("op", SIGNS)
@@ -74,15 +82,20 @@ def test_operator_on_literals_is_the_same(session: Session, op: str) -> None:
 @pytest.mark.parametrize("op", ["add", "sub", "mul", "div"])
 def test_compound_assignment_computes_the_same(session: Session, op: str) -> None:
     root = session.evaluator.root
+    for name in ("x", "b"):
+        root.declare(name, 0, mutable=True)
+    session.run(
+        f"fn of_root() {{ x {SIGNS[op]}= b }}\n"
+        f"fn of_local() {{ var y = x; y {SIGNS[op]}= b; y }}\n"
+        f"fn of_captured() {{ var y = x; let f = () => {{ y {SIGNS[op]}= b }}; f(); y }}"
+    )
     for a, b in product(VALUES, VALUES):
-        for src in (
-            f"x {SIGNS[op]}= b",
-            f"(() => {{ var y = x; y {SIGNS[op]}= b; y }})()",
-            f"(() => {{ var y = x; let f = () => {{ y {SIGNS[op]}= b }}; f(); y }})()",
-        ):
+        for name in ("of_root", "of_local", "of_captured"):
             root.declare("x", a, mutable=True)
             root.declare("b", b)
-            assert outcome(session, src) == expected(op, a, b), (a, src, b)
+            function = root.lookup(name)
+            found = outcome_of(lambda: session.evaluator.call(function, []))  # noqa: B023
+            assert found == expected(op, a, b), (a, name, b)
 
 
 def test_deeply_nested_operators(session: Session) -> None:

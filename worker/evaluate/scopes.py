@@ -19,7 +19,6 @@ from typing import Final
 
 from worker.values.types import MISSING, Value
 
-
 MENTIONS_KEPT: Final = 1024
 # References to a cell that is only in its scope: the dictionary, a local name, the question itself.
 UNSHARED: Final = 3
