@@ -9,25 +9,21 @@ nothing is kept under, `parse_error` for bad source, and what the applied progra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-import orjson
-
+from leash.effects import Effect, line
 from worker.builtins.effects import STORED_PLAN, Operands, Rule
 from worker.builtins.readers import is_decimal
 from worker.builtins.registry import Call, builtin
 from worker.errors import Raised, arg_error, not_found
-from worker.evaluate.callables import is_callable
 from worker.language import ast
 from worker.language.diagnostics import ParseError
-from worker.values.types import MISSING, Record, Value
+from worker.values.types import Record, Value
 
 if TYPE_CHECKING:
     from worker.evaluate.evaluator import Evaluator
-
-Effect = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,59 +34,17 @@ class KeptPlan:
     src: str
 
 
-def effects_of(ev: Evaluator, program: ast.Program) -> list[Effect]:
+def effects_of(ev: Evaluator, program: ast.Program) -> Sequence[Effect]:
     """The effects of a program in the session as it is now, in order of discovery."""
     from worker.planning import derive
 
-    def bound(name: str) -> bool:
-        value = ev.lookup(name)
-        return value is not MISSING and not is_callable(value)
-
-    effects: list[Effect] = orjson.loads(derive(program, bound).effects_json)
-    return effects
+    return derive(ev, program, strict=True).plan.effects
 
 
-# --- one line per effect --------------------------------------------------------------------------
-
-
-def _path_text(path: Any) -> str:
-    return path if isinstance(path, str) else str(path["display"])
-
-
-def _paths(verb: str) -> Callable[[Effect], str]:
-    return lambda effect: f"{verb} {', '.join(map(_path_text, effect['paths']))}"
-
-
-def _names(verb: str) -> Callable[[Effect], str]:
-    return lambda effect: f"{verb} {', '.join(effect['names'])}"
-
-
-_LINES: Final[dict[str, Callable[[Effect], str]]] = {
-    "fs_read": _paths("read"),
-    "fs_write": _paths("write"),
-    "fs_delete": _paths("delete"),
-    "proc_spawn": lambda effect: f"spawn {effect['argv0']}",
-    "net_connect": lambda effect: f"connect {effect['host']}:{effect['port']}",
-    "net_listen": lambda effect: f"listen {effect['port']}",
-    "env_read": _names("env-read"),
-    "env_write": _names("env-write"),
-    "secret_use": _names("secret-use"),
-    "session_write": lambda effect: "session-write",
-    "journal_read": lambda effect: "journal-read",
-    "time": lambda effect: "read-clock",
-    "opaque": lambda effect: "opaque (effects unknown)",
-}
-
-
-def effect_line(effect: Effect) -> str:
-    """The one-line display of an effect (chapter 50 §2.3)."""
-    return _LINES[effect["kind"]](effect)
-
-
-def _summary(effects: list[Effect]) -> Record:
+def _summary(effects: Sequence[Effect]) -> Record:
     kinds = {effect["kind"] for effect in effects}
     return {
-        "effects": list(dict.fromkeys(effect_line(effect) for effect in effects)),
+        "effects": list(dict.fromkeys(line(effect) for effect in effects)),
         "reversible": kinds.isdisjoint(("opaque", "fs_delete")),
         "spawns": not kinds.isdisjoint(("opaque", "proc_spawn")),
     }
