@@ -28,6 +28,7 @@ _DECLARED: Final = (
     work.SESSION,
     stored.TOKEN,
     kernel.METRICS,
+    kernel.DOCTOR,
     stored.CONFIG,
     stored.FMT,
     stored.COMPLETIONS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from supervisor.cli.call import LISTING_OPTIONS, STATE_DIR_OPTION, TARGET_OPTIONS
+from supervisor.cli.call import JSON_OPTION, LISTING_OPTIONS, STATE_DIR_OPTION, TARGET_OPTIONS
 from supervisor.cli.options import Command, Option
 from supervisor.cli.readers import one_of, unsigned
 
@@ -72,4 +72,18 @@ METRICS: Final = Command(
     "print the kernel's metrics in Prometheus' text format",
     run="supervisor.cli.status:metrics",
     options=TARGET_OPTIONS,
+)
+
+DOCTOR: Final = Command(
+    "doctor",
+    "check that everything needed is there",
+    run="supervisor.cli.doctor:run",
+    about="""\
+One line for each check. Exit 0 when all is well, 1 with warnings, 2 with failures.""",
+    unknown_option="doctor accepts only --json, --session NAME and --fix, not {}",
+    options=(
+        JSON_OPTION,
+        Option("--session", "session whose socket is looked at", value="NAME"),
+        Option("--fix", "make directories, tighten modes, remove a stale socket; say so"),
+    ),
 )
