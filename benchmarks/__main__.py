@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import daemon_calls
+from benchmarks import daemon_calls, language
 from benchmarks.report import Benchmark, Row, table
 
 ALL: Final[dict[str, Benchmark]] = {
@@ -19,6 +19,8 @@ ALL: Final[dict[str, Benchmark]] = {
     "throughput": daemon_calls.throughput,
     "memory": daemon_calls.idle_sessions,
     "abuse": daemon_calls.abusive_clients,
+    "language": language.speed,
+    "streams": language.stream_memory,
 }
 
 
