@@ -31,7 +31,7 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
 FOREIGN: Final[Mapping[str, frozenset[str]]] = {
     "ipc": frozenset({"msgspec", "orjson", "prctl"}),
     "leash": frozenset({"blake3", "landlock"}),
-    "journal": frozenset({"blake3", "zstandard"}),
+    "journal": frozenset({"blake3", "msgspec", "zstandard"}),
 }
 
 # What can run code out of bytes.
