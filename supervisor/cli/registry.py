@@ -25,6 +25,7 @@ _DECLARED: Final = (
     work.EVENTS,
     stored.JOURNAL,
     work.TASK,
+    work.PTY,
     work.SESSION,
     stored.TOKEN,
     kernel.METRICS,

@@ -384,6 +384,38 @@ def test_contradicting_options_are_usage_errors(tmp_path: Path) -> None:
         assert f"{one} and {other} contradict each other" in ran.err
 
 
+# --- terminals ---------------------------------------------------------------------------------
+
+
+def test_program_on_a_terminal_is_typed_to_read_resized_and_closed(session: Program) -> None:
+    ran = session.run("pty", "open", "--cols", "40", "--rows", "5", "--env", "A=b", "cat", "-u")
+    assert ran.code == 0
+    pty = ran.out.strip()
+    assert re.fullmatch(r"pty:\d+", pty)
+    assert session.run("pty", "send", pty, "hello", "key:enter").code == 0
+    end = time.monotonic() + WAIT_S
+    while session.run("pty", "read", pty).out.splitlines()[:2] != ["hello", "hello"]:
+        assert time.monotonic() < end
+    record = session.run("pty", "read", "--json", pty.removeprefix("pty:")).document
+    assert (record["cols"], record["rows"], len(record["screen"])) == (40, 5, 5)
+    assert session.run("pty", "resize", pty, "50x6").code == 0
+    header, row = session.run("pty", "list").out.splitlines()
+    assert header.split() == ["PTY", "ALIVE", "PID", "SIZE", "CMD"]
+    assert row.split()[:2] == [pty, "yes"]
+    assert row.split()[3] == "50x6"
+    assert session.run("pty", "close", pty).code == 0
+    assert session.run("pty", "list").out == ""
+    ran = session.run("pty", "read", pty)
+    assert (ran.code, ran.err) == (1, "shoal pty: unknown or closed pty_id\n")
+
+
+def test_terminal_words_that_cannot_be_are_usage_errors(session: Program) -> None:
+    assert session.run("pty", "read", "x").code == 2
+    assert session.run("pty", "resize", "1", "50").code == 2
+    assert session.run("pty", "open", "--env", "novalue", "cat").code == 2
+    assert session.run("pty", "open").code == 2
+
+
 # --- status ------------------------------------------------------------------------------------
 
 

@@ -200,3 +200,56 @@ SESSION: Final = Command(
         ),
     ),
 )
+
+_PTY_ID: Final = Operand("PTY", "`pty:N` or `N`")
+
+PTY: Final = Command(
+    "pty",
+    "open and use terminals of a session",
+    about="""\
+  shoal pty open --cols 100 top       prints the terminal's name
+  shoal pty send 1 'q' key:enter
+  shoal pty read 1""",
+    options=(*TARGET_OPTIONS, *LISTING_OPTIONS),
+    commands=(
+        Command("list", "terminals of the session", run="supervisor.cli.pty:list_ptys"),
+        Command(
+            "open",
+            "start a program on a new terminal",
+            run="supervisor.cli.pty:open_pty",
+            options=(
+                Option("--cols", "columns (default: yours)", value="N", read=unsigned),
+                Option("--rows", "rows (default: yours)", value="N", read=unsigned),
+                Option("--env", "a variable for the program", value="K=V", repeat=True),
+            ),
+            operands=(
+                Operand("CMD", "the program", rest=True),
+                Operand("ARG", "its arguments", required=False, many=True, rest=True),
+            ),
+        ),
+        Command(
+            "send",
+            "type into a terminal",
+            run="supervisor.cli.pty:send",
+            operands=(_PTY_ID, Operand("ITEM", "text, key:NAME or b64:BASE64", many=True)),
+        ),
+        Command(
+            "read",
+            "print a terminal's screen",
+            run="supervisor.cli.pty:read",
+            operands=(_PTY_ID,),
+        ),
+        Command(
+            "resize",
+            "change a terminal's size",
+            run="supervisor.cli.pty:resize",
+            operands=(_PTY_ID, Operand("SIZE", "COLSxROWS")),
+        ),
+        Command(
+            "close",
+            "end a terminal and its program",
+            run="supervisor.cli.pty:close",
+            operands=(_PTY_ID,),
+        ),
+    ),
+)
