@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from worker.evaluate.evaluator import Evaluator
 
 READ_BYTES: Final = 1 << 16
+BATCH_BYTES: Final = 1 << 18
+FLOOD_BYTES: Final = 1 << 13
+FLOOD_WAIT_S: Final = 0.01
 SIZE_MIN: Final = 1
 SIZE_MAX: Final = 1000
 # Input the program has not taken yet; a client cannot make it grow further.
@@ -111,21 +114,22 @@ class Pty:
 
     @property
     def cols(self) -> int:
-        return self._screen.cols
+        return self._screen.columns
 
     @property
     def rows(self) -> int:
-        return self._screen.rows
+        return self._screen.lines
 
     def read(self) -> View:
         """The screen as it is now; says whether its text differs from that of the last read."""
         with self._lock:
             screen = self._screen
-            lines = screen.lines()
+            lines = screen.display
             changed = lines != self._seen
             self._seen = lines
+            cursor = screen.cursor
             return View(
-                lines, screen.row, screen.column, screen.hidden, screen.cols, screen.rows,
+                lines, cursor.y, cursor.x, cursor.hidden, screen.columns, screen.lines,
                 changed, self.alive, self.exit,
             )  # fmt: skip
 
@@ -143,7 +147,7 @@ class Pty:
     def resize(self, cols: int, rows: int) -> None:
         """Change the size; the program gets SIGWINCH when it is a change."""
         with self._lock:
-            self._screen.resize(cols, rows)
+            self._screen.resize(rows, cols)
             self._seen = None
             if self.alive:
                 with contextlib.suppress(OSError):
@@ -190,12 +194,15 @@ class _Service:
         self._announce_due: float | None = None
         self._announced_at = 0.0
         self._poller = select.poll()
+        # Waits for more output alone.
+        self._more = select.poll()
 
     def run(self) -> None:
         pty = self._pty
         end = EndOfProcess(pty.pid)
         try:
             self._poller.register(pty._master, select.POLLIN)
+            self._more.register(pty._master, select.POLLIN)
             self._poller.register(pty._wake_read, select.POLLIN)
             self._poller.register(end.fd, select.POLLIN)
             while (self._open or self._ending is None) and not pty._closing:
@@ -229,21 +236,38 @@ class _Service:
             with pty._lock, contextlib.suppress(OSError):
                 del pty._unread[: os.write(pty._master, pty._unread)]
         if events & ~select.POLLOUT:
+            data = self._output()
+            if data:
+                with pty._lock:
+                    pty._decoder.feed(data)
+                if self._announce_due is None:
+                    self._announce_due = self._announced_at + ANNOUNCE_INTERVAL_S
+            if not self._open:
+                self._poller.unregister(pty._master)
+
+    def _output(self) -> bytes:
+        """What the terminal has to give now, up to a limit: it comes in small pieces, and the more
+        is known at once the less of what scrolls away is drawn. A flood is worth a short wait."""
+        pieces = []
+        size = 0
+        until = time.monotonic() + FLOOD_WAIT_S
+        while size < BATCH_BYTES:
             try:
-                data = os.read(pty._master, READ_BYTES)
+                piece = os.read(self._pty._master, READ_BYTES)
             except BlockingIOError:
-                return
+                left = until - time.monotonic()
+                if size < FLOOD_BYTES or left <= 0 or not self._more.poll(left * 1000):
+                    break
+                continue
             except OSError:
                 # EIO: the last holder of the terminal is gone.
-                data = b""
-            if not data:
+                piece = b""
+            if not piece:
                 self._open = False
-                self._poller.unregister(pty._master)
-                return
-            with pty._lock:
-                pty._decoder.feed(data)
-            if self._announce_due is None:
-                self._announce_due = self._announced_at + ANNOUNCE_INTERVAL_S
+                break
+            pieces.append(piece)
+            size += len(piece)
+        return b"".join(pieces)
 
     def _reap(self) -> None:
         pty = self._pty
@@ -267,7 +291,7 @@ class _Service:
         if pty._announce is None:
             return
         with pty._lock:
-            lines = pty._screen.lines()
+            lines = pty._screen.display
         if lines != self._announced:
             self._announced = lines
             pty._announce(True, True)

@@ -104,12 +104,12 @@ def test_read_reports_changes_of_the_text_once(terminals: Terminals) -> None:
     assert shows(pty, "ready")
     assert not pty.read().changed
     pty.send(b"new\r")
-    assert eventually(lambda: "new" in pty._screen.lines()[1])
+    assert eventually(lambda: "new" in pty._screen.display[1])
     assert pty.read().changed
     assert not pty.read().changed
     # A cursor move or a colour is no change.
     pty.send(rb"\033[1;1H\033[31m" + b"\r")
-    assert eventually(lambda: pty._screen.row == 0)
+    assert eventually(lambda: pty._screen.cursor.y == 0)
     assert not pty.read().changed
     pty.resize(pty.cols, pty.rows)
     assert pty.read().changed

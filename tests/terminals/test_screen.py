@@ -112,8 +112,8 @@ def test_output_gives_rows_and_cursor(
     output: str | bytes, rows: list[str], cursor: tuple[int, int]
 ) -> None:
     screen = shown(output)
-    assert screen.lines() == rows + [""] * (4 - len(rows))
-    assert (screen.row, screen.column) == cursor
+    assert screen.display == rows + [""] * (4 - len(rows))
+    assert (screen.cursor.y, screen.cursor.x) == cursor
 
 
 @pytest.mark.parametrize("output", [c[1] for c in CASES], ids=[c[0] for c in CASES])
@@ -124,14 +124,14 @@ def test_pieces_do_not_matter(output: str | bytes) -> None:
     decoder = Decoder(screen)
     for byte in data:
         decoder.feed(bytes([byte]))
-    assert screen.lines() == whole.lines()
-    assert (screen.row, screen.column) == (whole.row, whole.column)
+    assert screen.display == whole.display
+    assert (screen.cursor.y, screen.cursor.x) == (whole.cursor.y, whole.cursor.x)
 
 
 def test_cursor_visibility_follows_the_program() -> None:
-    assert not shown("x").hidden
-    assert shown(f"{CSI}?25l").hidden
-    assert not shown(f"{CSI}?25l{CSI}?25h").hidden
+    assert not shown("x").cursor.hidden
+    assert shown(f"{CSI}?25l").cursor.hidden
+    assert not shown(f"{CSI}?25l{CSI}?25h").cursor.hidden
 
 
 def test_string_that_never_ends_is_skipped_and_not_kept() -> None:
@@ -142,7 +142,7 @@ def test_string_that_never_ends_is_skipped_and_not_kept() -> None:
         decoder.feed(b"x" * 10_000)
         assert len(decoder._text) == 0
     decoder.feed(b"\x07shown")
-    assert screen.lines()[0] == "shown"
+    assert screen.display[0] == "shown"
 
 
 def test_sequence_that_never_ends_is_dropped() -> None:
@@ -166,27 +166,58 @@ def test_resize_keeps_the_top_left_corner(
     cols: int, rows: int, lines: list[str], cursor: tuple[int, int]
 ) -> None:
     screen = shown("abcdef\r\n日本\r\nx")
-    screen.resize(cols, rows)
-    assert screen.lines() == lines + [""] * (rows - len(lines))
-    assert (screen.row, screen.column) == cursor
+    screen.resize(rows, cols)
+    assert screen.display == lines + [""] * (rows - len(lines))
+    assert (screen.cursor.y, screen.cursor.x) == cursor
 
 
 def test_resize_resets_the_scroll_region_and_adds_tab_stops() -> None:
     screen = Screen(10, 4)
     decoder = Decoder(screen)
     decoder.feed(f"{CSI}2;3r".encode())
-    screen.resize(30, 5)
+    screen.resize(5, 30)
     decoder.feed(b"1\r\n2\r\n3\r\n4\r\n5\r\n6\t\t\tx")
-    assert screen.lines() == ["2", "3", "4", "5", "6                       x"]
+    assert screen.display == ["2", "3", "4", "5", "6                       x"]
 
 
 def test_alternate_screen_is_resized_with_the_main_one() -> None:
     screen = Screen(10, 4)
     decoder = Decoder(screen)
     decoder.feed(f"main text{CSI}?1049h".encode())
-    screen.resize(4, 2)
+    screen.resize(2, 4)
     decoder.feed(f"{CSI}?1049l".encode())
-    assert screen.lines() == ["main", ""]
+    assert screen.display == ["main", ""]
+
+
+_LINES = st.lists(
+    st.one_of(
+        st.sampled_from(["\r\n", "\n", "\r", "\t", "日", f"{CSI}31m", f"{CSI}2;3r", f"{CSI}20h"]),
+        st.text(alphabet="abc ", max_size=14),
+    ),
+    max_size=60,
+).map("".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_LINES, st.integers(1, 8), st.integers(1, 5))
+def test_output_that_is_not_drawn_makes_no_difference(text: str, cols: int, rows: int) -> None:
+    """Whole lines at once, which skips what scrolls away, against one character after the other."""
+    whole = shown(text, cols, rows)
+    screen = Screen(cols, rows)
+    decoder = Decoder(screen)
+    for char in text:
+        decoder.feed(char.encode())
+    assert screen.display == whole.display
+    assert (screen.cursor.y, screen.cursor.x) == (whole.cursor.y, whole.cursor.x)
+
+
+@pytest.mark.parametrize(
+    "unit", ["y\r\n", "x" * 79 + "\r\n", "z" * 500, f"{CSI}1;32mok{CSI}0m\r\n"]
+)
+def test_a_flood_keeps_only_the_screen(unit: str) -> None:
+    screen = shown(unit * 20_000, 80, 24)
+    assert set(screen.buffer) <= set(range(24))
+    assert sum(map(len, screen.buffer.values())) <= 80 * 24
 
 
 _PIECES = st.one_of(
@@ -216,12 +247,13 @@ def test_any_output_keeps_the_grid_in_shape(
     decoder = Decoder(screen)
     for piece in pieces:
         if isinstance(piece, tuple):
-            screen.resize(*piece)
+            screen.resize(piece[1], piece[0])
         else:
             decoder.feed(piece.encode("utf-8", "surrogatepass"))
-        lines = screen.lines()
-        assert len(lines) == screen.rows
-        assert 0 <= screen.row < screen.rows
-        assert 0 <= screen.column <= screen.cols
-        assert all(len(row) <= screen.cols for row in screen._grid)
+        lines = screen.display
+        assert len(lines) == screen.lines
+        assert 0 <= screen.cursor.y < screen.lines
+        assert 0 <= screen.cursor.x <= screen.columns
+        assert all(0 <= y < screen.lines for y in screen.buffer)
+        assert all(0 <= x < screen.columns for row in screen.buffer.values() for x in row)
         assert not any("\n" in line or ESC in line for line in lines)

@@ -1,372 +1,464 @@
-"""The grid of a terminal: cells, cursor, margins, modes, and everything that changes them.
+"""The screen of a terminal: pyte's, with what it lacks.
 
-A cell holds the character that was written there with its combining marks, HALF behind a wide
-character, or None while it was never written or was erased. Rows are kept only up to their last
-used cell, so that a large empty screen costs nothing.
+pyte gives the model: sparse rows of `Char` cells, the cursor with its attributes, colours, styles,
+character sets, modes, tab stops. This class adds the alternate screen, cells that hold nothing
+apart from written blanks, whole wide characters, the margins' rules, and speed: text is written by
+the run, output that scrolls away before anybody could see it is not drawn.
+docs/decisions says what is overridden and why.
 
-Failure: nothing is raised; positions outside the grid are clamped, unknown modes are ignored.
+Failure: nothing is raised, whatever is called with whatever numbers; positions outside the screen
+are clamped, unknown modes and character sets are ignored.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from itertools import groupby
+from typing import Any, Final
 
-from wcwidth import wcwidth
+from pyte import charsets, modes
+from pyte.screens import Char, Cursor, Margins, wcwidth
+from pyte.screens import Screen as PyteScreen
+
+from worker.terminals.cells import (
+    DEFAULT,
+    Row,
+    Styled,
+    Styles,
+    cut,
+    erase,
+    new_row,
+    shift,
+    split_wide,
+    text_of,
+)
 
 TAB_COLUMNS: Final = 8
 # Marks beyond this many on one character are dropped: they only cost memory.
 CELL_CHARS_MAX: Final = 16
 
-HALF: Final = ""
-Row = list[str | None]
-
-# What the DEC line drawing set shows for the letters it replaces.
-_LINE_DRAWING: Final = dict(
-    zip(
-        "`afgjklmnopqrstuvwxyz{|}~",
-        "◆▒°±┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·",
-        strict=True,
-    )
-)
+# pyte keeps private modes shifted to the left.
+_PRIVATE_SHIFT: Final = 5
+_ALTERNATE: Final = frozenset((47, 1047, 1049))
+_SAVED_CURSOR: Final = 1048
+# The modes that change what is visible; pyte's other ones (132 columns, reverse video) do not.
+_MODES: Final = frozenset((modes.IRM, modes.LNM, modes.DECOM, modes.DECAWM, modes.DECTCEM))
+_DEFAULT_MODE: Final = frozenset((modes.DECAWM, modes.DECTCEM))
 
 
 @dataclass(slots=True)
 class Saved:
     """What saving the cursor keeps."""
 
-    row: int = 0
-    column: int = 0
+    x: int = 0
+    y: int = 0
+    attributes: Char = DEFAULT
+    g0_charset: str = charsets.LAT1_MAP
+    g1_charset: str = charsets.LAT1_MAP
+    charset: int = 0
     origin: bool = False
-    charsets: tuple[str, str] = ("B", "B")
-    active: int = 0
 
 
-class Screen:
-    # `column` equals `cols` while the last column was written and the wrap is pending. `_other` is
-    # the grid of the screen that is not shown, main or alternate. Margins are inclusive rows.
+class Screen(PyteScreen):
+    # `buffer` holds the rows of the screen that is shown, `_hidden_buffer` those of the other one;
+    # rows without cells may be missing in both. `cursor.x` equals `columns` while the last column
+    # was written and the wrap is pending. `_cells` are the cells of the current attributes.
 
-    def __init__(self, cols: int, rows: int) -> None:
-        self.cols = cols
-        self.rows = rows
-        self.reset()
+    def __init__(self, columns: int, lines: int) -> None:
+        self._styles = Styles()
+        super().__init__(columns, lines)
+        self.mode = set(_DEFAULT_MODE)
 
     def reset(self) -> None:
         """Full reset: blank screens, everything as at the start."""
-        self._grid: list[Row] = self._blank()
-        self._other: list[Row] = self._blank()
+        self.buffer: dict[int, Row] = {}
+        self._hidden_buffer: dict[int, Row] = {}
         self.alternate = False
-        self.row = 0
-        self.column = 0
+        self.title = self.icon_name = ""
+        self.tabstops = set(range(0, self.columns, TAB_COLUMNS))
+        self.cursor = Cursor(0, 0)
         self._saved = {False: Saved(), True: Saved()}
-        self._tabs = set(range(0, self.cols, TAB_COLUMNS))
         self._last_char = ""
         self.soft_reset()
 
     def soft_reset(self) -> None:
-        """Modes, margins, character sets and the saved cursor; the screen stays as it is."""
-        self.hidden = False
-        self.origin = False
-        self.autowrap = True
-        self.insert = False
-        self._new_line = False
-        self._charsets = ["B", "B"]
-        self._active = 0
-        self._top, self._bottom = 0, self.rows - 1
+        """Modes, margins, character sets, attributes and the saved cursor; the text stays."""
+        self.mode = set(_DEFAULT_MODE)
+        self.margins = None
+        self.charset = 0
+        self.g0_charset = self.g1_charset = charsets.LAT1_MAP
+        self.cursor.hidden = False
+        self._use_attributes(DEFAULT)
         self._saved[self.alternate] = Saved()
 
-    def lines(self) -> list[str]:
+    def _use_attributes(self, attributes: Char) -> None:
+        self.cursor.attrs = attributes
+        self._cells: Styled = self._styles[attributes]
+
+    @property
+    def display(self) -> list[str]:
         """The visible rows as plain text, top to bottom, each up to its last used cell."""
-        return [_text(row) for row in self._grid]
+        rows = self.buffer
+        return [text_of(rows[y]) if y in rows else "" for y in range(self.lines)]
 
-    def resize(self, cols: int, rows: int) -> None:
+    def resize(self, lines: int | None = None, columns: int | None = None) -> None:
         """Keep the top left corner; cut or add rows and columns; clamp the cursor."""
-        for column in range(self.cols - self.cols % TAB_COLUMNS, cols, TAB_COLUMNS):
-            if column >= self.cols:
-                self._tabs.add(column)
-        self.cols, self.rows = cols, rows
-        for grid in (self._grid, self._other):
-            del grid[rows:]
-            for row in grid:
-                _cut(row, cols)
-            grid.extend([] for _ in range(rows - len(grid)))
-        self._top, self._bottom = 0, rows - 1
-        self.row = min(self.row, rows - 1)
-        self.column = min(self.column, cols - 1)
+        lines, columns = lines or self.lines, columns or self.columns
+        first_new = -(-self.columns // TAB_COLUMNS) * TAB_COLUMNS
+        self.tabstops.update(range(first_new, columns, TAB_COLUMNS))
+        for buffer in (self.buffer, self._hidden_buffer):
+            for y in [y for y in buffer if y >= lines]:
+                del buffer[y]
+            for row in buffer.values():
+                cut(row, columns)
+        self.lines, self.columns = lines, columns
+        self.margins = None
+        self.cursor.y = min(self.cursor.y, lines - 1)
+        self.cursor.x = min(self.cursor.x, columns - 1)
 
-    def _blank(self) -> list[Row]:
-        return [[] for _ in range(self.rows)]
+    def _row(self) -> Row:
+        """The row of the cursor."""
+        row = self.buffer.get(self.cursor.y)
+        if row is None:
+            row = self.buffer[self.cursor.y] = new_row()
+        return row
+
+    def _region(self) -> Margins:
+        return self.margins or Margins(0, self.lines - 1)
 
     # -- writing -------------------------------------------------------------------------------
 
-    def text(self, text: str) -> None:
+    def draw(self, data: str) -> None:
         """Write printable characters at the cursor."""
-        if self._charsets[self._active] == "0":
-            text = "".join([_LINE_DRAWING.get(char, char) for char in text])
-        if text.isascii():
-            self._write_narrow(text)
+        charset = self.g1_charset if self.charset else self.g0_charset
+        if charset is not charsets.LAT1_MAP:
+            data = data.translate(charset)
+        plain = modes.IRM not in self.mode and modes.DECAWM in self.mode
+        if plain and data.isascii():
+            if data:
+                self._draw_narrow(data)
             return
-        for char in text:
-            self._write(char, wcwidth(char))
+        for width, run in groupby(data, wcwidth):
+            if plain and width == 1:
+                self._draw_narrow("".join(run))
+            else:
+                for char in run:
+                    self._draw_char(char, width)
 
-    def _write_narrow(self, text: str) -> None:
+    def _draw_narrow(self, text: str) -> None:
+        """Write characters of one column each, wrapping where the row ends."""
+        cursor, columns = self.cursor, self.columns
+        self._last_char = text[-1]
+        rows = (cursor.x + len(text) - 1) // columns
+        if rows > self.lines and self.margins is None:
+            # Only the end stays; from a blank screen on it gives the same rows.
+            text = text[(rows - self.lines) * columns - cursor.x :]
+            self.start_over()
         place = 0
         while place < len(text):
-            if self.insert or (self.column >= self.cols and not self.autowrap):
-                self._write(text[place], 1)
-                place += 1
-                continue
-            if self.column >= self.cols:
+            if cursor.x >= columns:
                 self._wrap()
-            part = text[place : place + self.cols - self.column]
-            self._put(list(part))
-            self._last_char = part[-1]
+            part = text[place : place + columns - cursor.x]
+            self._put(part)
             place += len(part)
 
-    def _write(self, char: str, width: int) -> None:
+    def _put(self, text: Iterable[str]) -> None:
+        """Replace cells from the cursor on, which all fit into the row, and move it behind them."""
+        row = self._row()
+        cells = list(map(self._cells.__getitem__, text))
+        start = self.cursor.x
+        end = start + len(cells)
+        if row:
+            split_wide(row, start)
+            split_wide(row, end)
+        row.update(zip(range(start, end), cells, strict=True))
+        self.cursor.x = end
+
+    def _draw_char(self, char: str, width: int) -> None:
         if width <= 0:
             if width == 0:
                 self._combine(char)
             return
-        width = min(width, self.cols)
-        if self.column + width > self.cols:
-            if self.autowrap:
+        width = min(width, self.columns)
+        if self.cursor.x + width > self.columns:
+            if modes.DECAWM in self.mode:
                 self._wrap()
             else:
-                self.column = self.cols - width
-        if self.insert:
+                self.cursor.x = self.columns - width
+        if modes.IRM in self.mode:
             self.insert_characters(width)
-        self._put([char, *[HALF] * (width - 1)])
+        self._put((char, "")[:width])
         self._last_char = char
 
-    def _put(self, cells: list[str | None]) -> None:
-        """Replace cells from the cursor on, and move it behind them."""
-        row = self._grid[self.row]
-        start, end = self.column, self.column + len(cells)
-        _split_wide(row, start)
-        _split_wide(row, end)
-        if len(row) < start:
-            row.extend([None] * (start - len(row)))
-        row[start:end] = cells
-        self.column = end
-
     def _wrap(self) -> None:
-        self.column = 0
+        self.cursor.x = 0
         self.index()
 
     def _combine(self, mark: str) -> None:
-        row = self._grid[self.row]
-        place = min(self.column, self.cols) - 1
-        if 0 <= place < len(row) and row[place] == HALF:
-            place -= 1
-        if 0 <= place < len(row):
-            base = row[place]
-            if base and len(base) < CELL_CHARS_MAX:
-                row[place] = base + mark
+        row = self.buffer.get(self.cursor.y)
+        column = min(self.cursor.x, self.columns) - 1
+        if row is not None and column in row and not row[column].data:
+            column -= 1
+        if row is None or column not in row:
+            return
+        cell = row[column]
+        if cell.data and len(cell.data) < CELL_CHARS_MAX:
+            row[column] = cell._replace(data=cell.data + mark)
+
+    def draw_lines(self, text: str) -> None:
+        """Write printable ASCII with carriage returns and line feeds in it."""
+        lines = text.split("\n")
+        if self.scrolls_whole:
+            self._make_room(lines)
+        last = len(lines) - 1
+        for number, line in enumerate(lines):
+            self._draw_line(line)
+            if number < last:
+                self.linefeed()
+
+    @property
+    def scrolls_whole(self) -> bool:
+        """Whether line feeds scroll all rows and leave the column alone."""
+        return self.margins is None and modes.LNM not in self.mode
+
+    def start_over(self) -> None:
+        """Forget the rows, because so much is about to be written that none of them will stay.
+
+        With `scrolls_whole`, after at least as many line feeds as there are rows the screen is the
+        same wherever the cursor began.
+        """
+        self.buffer.clear()
+        self.cursor.x = self.cursor.y = 0
+
+    def _make_room(self, lines: list[str]) -> None:
+        """Scroll once for lines that each stay in their row, not again for each of them."""
+        feeds = len(lines) - 1
+        overflow = self.cursor.y + feeds - (self.lines - 1)
+        if not 1 < overflow <= self.cursor.y:
+            return
+        if self.cursor.x + len(lines[0]) <= self.columns and all(
+            len(line) <= self.columns for line in lines
+        ):
+            self._scroll(0, self.lines - 1, overflow)
+            self.cursor.y -= overflow
+
+    def _draw_line(self, line: str) -> None:
+        if "\r" not in line:
+            self.draw(line)
+            return
+        for number, part in enumerate(line.split("\r")):
+            if number:
+                self.cursor.x = 0
+            self.draw(part)
 
     def repeat(self, count: int) -> None:
         """Write the last character again."""
         if self._last_char:
-            self.text(self._last_char * min(count, self.cols * self.rows))
+            self.draw(self._last_char * min(count, self.columns * self.lines))
 
-    def fill(self, char: str) -> None:
+    def alignment_display(self) -> None:
         """The alignment test: every cell the same."""
-        self._grid = [[char] * self.cols for _ in range(self.rows)]
-        self._top, self._bottom = 0, self.rows - 1
-        self.row = self.column = 0
+        cells = dict.fromkeys(range(self.columns), self._styles[DEFAULT]["E"])
+        self.buffer.clear()
+        for y in range(self.lines):
+            row = self.buffer[y] = new_row()
+            row.update(cells)
+        self.margins = None
+        self.cursor.x = self.cursor.y = 0
 
-    def designate(self, place: int, charset: str) -> None:
-        self._charsets[place] = charset
+    def define_charset(self, code: str, mode: str) -> None:
+        """Designate a character set; one that is not known is the plain one."""
+        charset = charsets.MAPS.get(code, charsets.LAT1_MAP)
+        if mode == "(":
+            self.g0_charset = charset
+        elif mode == ")":
+            self.g1_charset = charset
 
-    def use_charset(self, place: int) -> None:
-        self._active = place
+    def select_graphic_rendition(self, *attrs: int) -> None:
+        super().select_graphic_rendition(*attrs)
+        self._use_attributes(self.cursor.attrs)
 
     # -- moving --------------------------------------------------------------------------------
 
-    def backspace(self) -> None:
-        self.column = max(0, min(self.column, self.cols - 1) - 1)
-
-    def carriage_return(self) -> None:
-        self.column = 0
-
-    def line_feed(self) -> None:
-        self.index()
-        if self._new_line:
-            self.column = 0
-
-    def next_line(self) -> None:
-        self.index()
-        self.column = 0
-
     def index(self) -> None:
         """One row down; at the bottom margin the region scrolls."""
-        if self.row == self._bottom:
-            self.scroll_up(1)
-        elif self.row < self.rows - 1:
-            self.row += 1
+        top, bottom = self._region()
+        if self.cursor.y == bottom:
+            self._scroll(top, bottom, 1)
+        elif self.cursor.y < self.lines - 1:
+            self.cursor.y += 1
 
     def reverse_index(self) -> None:
         """One row up; at the top margin the region scrolls."""
-        if self.row == self._top:
-            self.scroll_down(1)
-        elif self.row > 0:
-            self.row -= 1
+        top, bottom = self._region()
+        if self.cursor.y == top:
+            self._scroll(top, bottom, -1)
+        elif self.cursor.y > 0:
+            self.cursor.y -= 1
+
+    def next_line(self) -> None:
+        self.index()
+        self.cursor.x = 0
 
     def tab(self, count: int = 1) -> None:
-        for _ in range(min(count, self.cols)):
-            stops = [stop for stop in self._tabs if self.column < stop < self.cols]
-            self.column = min(stops, default=self.cols - 1)
+        x, last = self.cursor.x, self.columns - 1
+        for _ in range(min(count, self.columns)):
+            x += 1
+            while x < last and x not in self.tabstops:
+                x += 1
+            x = min(x, last)
+        self.cursor.x = x
 
-    def back_tab(self, count: int) -> None:
-        for _ in range(min(count, self.cols)):
-            self.column = max([stop for stop in self._tabs if stop < self.column], default=0)
+    def back_tab(self, count: int = 1) -> None:
+        for _ in range(min(count, self.columns)):
+            self.cursor.x = max([s for s in self.tabstops if s < self.cursor.x], default=0)
 
     def set_tab_stop(self) -> None:
-        self._tabs.add(min(self.column, self.cols - 1))
+        self.tabstops.add(min(self.cursor.x, self.columns - 1))
 
-    def clear_tab_stop(self, how: int) -> None:
-        if how == 0:
-            self._tabs.discard(self.column)
-        elif how == 3:
-            self._tabs.clear()
+    def cursor_up(self, count: int | None = None) -> None:
+        """Up to the top margin when at or below it, else to the edge; so do the other moves."""
+        top = self._region().top
+        limit = top if self.cursor.y >= top else 0
+        self.cursor.y = max(limit, self.cursor.y - (count or 1))
+        self._end_wrap()
 
-    def move_by(self, rows: int, columns: int) -> None:
-        """Relative moves stop at the margins, when they start within them, and at the edges."""
-        if rows < 0:
-            limit = self._top if self.row >= self._top else 0
-            self.row = max(limit, self.row + rows)
-        elif rows > 0:
-            limit = self._bottom if self.row <= self._bottom else self.rows - 1
-            self.row = min(limit, self.row + rows)
-        column = min(self.column, self.cols - 1) + columns
-        self.column = max(0, min(self.cols - 1, column))
+    def cursor_down(self, count: int | None = None) -> None:
+        bottom = self._region().bottom
+        limit = bottom if self.cursor.y <= bottom else self.lines - 1
+        self.cursor.y = min(limit, self.cursor.y + (count or 1))
+        self._end_wrap()
 
-    def move_lines(self, rows: int) -> None:
-        self.move_by(rows, 0)
-        self.column = 0
+    def cursor_forward(self, count: int | None = None) -> None:
+        self._end_wrap()
+        super().cursor_forward(count)
 
-    def move_to(self, row: int, column: int) -> None:
+    def _end_wrap(self) -> None:
+        self.cursor.x = min(self.cursor.x, self.columns - 1)
+
+    def cursor_position(self, line: int | None = None, column: int | None = None) -> None:
         """To a position; with origin mode rows count from the top margin and stay inside."""
-        self.move_to_row(row)
-        self.move_to_column(column)
+        self.cursor_to_line(line)
+        self.cursor_to_column(column)
 
-    def move_to_row(self, row: int) -> None:
-        first, last = (self._top, self._bottom) if self.origin else (0, self.rows - 1)
-        self.row = max(first, min(last, first + row))
-        self.column = min(self.column, self.cols - 1)
-
-    def move_to_column(self, column: int) -> None:
-        self.column = max(0, min(self.cols - 1, column))
+    def cursor_to_line(self, line: int | None = None) -> None:
+        first, last = self._region() if modes.DECOM in self.mode else (0, self.lines - 1)
+        self.cursor.y = max(first, min(last, first + (line or 1) - 1))
+        self._end_wrap()
 
     def save_cursor(self) -> None:
         self._saved[self.alternate] = Saved(
-            self.row, self.column, self.origin, (self._charsets[0], self._charsets[1]), self._active
+            self.cursor.x,
+            self.cursor.y,
+            self.cursor.attrs,
+            self.g0_charset,
+            self.g1_charset,
+            self.charset,
+            modes.DECOM in self.mode,
         )
 
     def restore_cursor(self) -> None:
         saved = self._saved[self.alternate]
-        self.origin = saved.origin
-        self._charsets = list(saved.charsets)
-        self._active = saved.active
-        self.row = min(saved.row, self.rows - 1)
-        self.column = min(saved.column, self.cols)
+        self.mode.discard(modes.DECOM)
+        if saved.origin:
+            self.mode.add(modes.DECOM)
+        self.g0_charset, self.g1_charset = saved.g0_charset, saved.g1_charset
+        self.charset = saved.charset
+        self._use_attributes(saved.attributes)
+        self.cursor.y = min(saved.y, self.lines - 1)
+        self.cursor.x = min(saved.x, self.columns)
 
     # -- erasing, inserting, deleting, scrolling -----------------------------------------------
 
-    def erase_line(self, how: int) -> None:
+    def erase_in_line(self, how: int = 0, private: bool = False) -> None:
         """From the cursor on (0), up to and with it (1), everything (2)."""
-        start, end = _extent(how, min(self.column, self.cols - 1), self.cols)
-        self._erase(self._grid[self.row], start, end)
+        place = min(self.cursor.x, self.columns - 1)
+        extent = {0: (place, self.columns), 1: (0, place + 1), 2: (0, self.columns)}.get(how)
+        row = self.buffer.get(self.cursor.y)
+        if extent is not None and row is not None:
+            erase(row, *extent)
 
-    def erase_display(self, how: int) -> None:
+    def erase_in_display(self, how: int = 0, *args: Any, **kwargs: Any) -> None:
+        """As in a line, for all rows; 3 erases what was scrolled off, and there is none."""
         if how in (0, 1):
-            self.erase_line(how)
-            rows = range(self.row + 1, self.rows) if how == 0 else range(self.row)
-        elif how == 2:
-            rows = range(self.rows)
-        else:
-            # 3 erases what was scrolled off, and there is none.
-            return
+            self.erase_in_line(how)
+        y = self.cursor.y
+        rows = {0: range(y + 1, self.lines), 1: range(y), 2: range(self.lines)}.get(how, ())
         for row in rows:
-            self._grid[row] = []
+            self.buffer.pop(row, None)
 
-    def erase_characters(self, count: int) -> None:
-        start = min(self.column, self.cols - 1)
-        self._erase(self._grid[self.row], start, start + count)
+    def erase_characters(self, count: int | None = None) -> None:
+        row = self.buffer.get(self.cursor.y)
+        if row is not None:
+            start = min(self.cursor.x, self.columns - 1)
+            erase(row, start, min(start + (count or 1), self.columns))
 
-    def _erase(self, row: Row, start: int, end: int) -> None:
-        _split_wide(row, start)
-        _split_wide(row, end)
-        row[start:end] = [None] * (min(end, len(row)) - start)
-        _trim(row)
+    def insert_characters(self, count: int | None = None) -> None:
+        row = self.buffer.get(self.cursor.y)
+        if row is not None:
+            shift(row, min(self.cursor.x, self.columns - 1), count or 1, self.columns)
 
-    def insert_characters(self, count: int) -> None:
-        row = self._grid[self.row]
-        place = min(self.column, self.cols - 1)
-        if place < len(row):
-            _split_wide(row, place)
-            row[place:place] = [None] * min(count, self.cols)
-            _cut(row, self.cols)
+    def delete_characters(self, count: int | None = None) -> None:
+        row = self.buffer.get(self.cursor.y)
+        if row is not None:
+            shift(row, min(self.cursor.x, self.columns - 1), -(count or 1), self.columns)
 
-    def delete_characters(self, count: int) -> None:
-        row = self._grid[self.row]
-        place = min(self.column, self.cols - 1)
-        _split_wide(row, place)
-        _split_wide(row, place + count)
-        del row[place : place + count]
-        _trim(row)
+    def insert_lines(self, count: int | None = None) -> None:
+        top, bottom = self._region()
+        if top <= self.cursor.y <= bottom:
+            self._scroll(self.cursor.y, bottom, -(count or 1))
+            self.cursor.x = 0
 
-    def insert_lines(self, count: int) -> None:
-        if self._top <= self.row <= self._bottom:
-            self._scroll(self.row, self._bottom, -count)
-            self.column = 0
+    def delete_lines(self, count: int | None = None) -> None:
+        top, bottom = self._region()
+        if top <= self.cursor.y <= bottom:
+            self._scroll(self.cursor.y, bottom, count or 1)
+            self.cursor.x = 0
 
-    def delete_lines(self, count: int) -> None:
-        if self._top <= self.row <= self._bottom:
-            self._scroll(self.row, self._bottom, count)
-            self.column = 0
+    def scroll_up(self, count: int = 1) -> None:
+        self._scroll(*self._region(), count)
 
-    def scroll_up(self, count: int) -> None:
-        self._scroll(self._top, self._bottom, count)
-
-    def scroll_down(self, count: int) -> None:
-        self._scroll(self._top, self._bottom, -count)
+    def scroll_down(self, count: int = 1) -> None:
+        self._scroll(*self._region(), -count)
 
     def _scroll(self, top: int, bottom: int, count: int) -> None:
         """Move the rows of a region up by `count` (down when negative); blank rows come in."""
         height = bottom - top + 1
-        shift = max(-height, min(height, count))
-        region = self._grid[top : bottom + 1]
-        blank: list[Row] = [[] for _ in range(abs(shift))]
-        moved = region[shift:] + blank if shift >= 0 else blank + region[:shift]
-        self._grid[top : bottom + 1] = moved
+        count = max(-height, min(height, count))
+        buffer = self.buffer
+        rows = [buffer.pop(y, None) for y in range(top, bottom + 1)]
+        kept = rows[count:] if count >= 0 else rows[:count]
+        for y, row in enumerate(kept, top if count >= 0 else top - count):
+            if row is not None:
+                buffer[y] = row
 
-    def set_margins(self, top: int, bottom: int) -> None:
+    def set_margins(self, top: int | None = None, bottom: int | None = None) -> None:
         """The scroll region; one that is no region is ignored. The cursor goes home."""
-        bottom = min(bottom, self.rows - 1)
-        if top < bottom:
-            self._top, self._bottom = top, bottom
-            self.move_to(0, 0)
+        first = (top or 1) - 1
+        last = min(bottom or self.lines, self.lines) - 1
+        if first < last:
+            whole = first == 0 and last == self.lines - 1
+            self.margins = None if whole else Margins(first, last)
+            self.cursor_position()
 
     # -- modes ---------------------------------------------------------------------------------
 
-    def set_mode(self, number: int, on: bool, *, private: bool) -> None:
-        if not private:
-            if number == 4:
-                self.insert = on
-            elif number == 20:
-                self._new_line = on
-        elif number == 6:
-            self.origin = on
-            self.move_to(0, 0)
-        elif number == 7:
-            self.autowrap = on
-        elif number == 25:
-            self.hidden = not on
-        elif number == 1048:
-            (self.save_cursor if on else self.restore_cursor)()
-        elif number in (47, 1047, 1049):
-            self._show(on, number)
+    def set_mode(self, *numbers: int, **kwargs: Any) -> None:
+        self._change_modes(numbers, True, bool(kwargs.get("private")))
+
+    def reset_mode(self, *numbers: int, **kwargs: Any) -> None:
+        self._change_modes(numbers, False, bool(kwargs.get("private")))
+
+    def _change_modes(self, numbers: tuple[int, ...], on: bool, private: bool) -> None:
+        for number in numbers:
+            if private and number in _ALTERNATE:
+                self._show(on, number)
+            elif private and number == _SAVED_CURSOR:
+                (self.save_cursor if on else self.restore_cursor)()
+            elif (number << _PRIVATE_SHIFT if private else number) in _MODES:
+                change = super().set_mode if on else super().reset_mode
+                change(number, private=private)
 
     def _show(self, alternate: bool, number: int) -> None:
         """Switch between main and alternate screen."""
@@ -374,36 +466,9 @@ class Screen:
             return
         if number == 1049 and alternate:
             self.save_cursor()
-        self._grid, self._other = self._other, self._grid
+        self.buffer, self._hidden_buffer = self._hidden_buffer, self.buffer
         self.alternate = alternate
         if alternate and number != 47:
-            self._grid = self._blank()
+            self.buffer.clear()
         if number == 1049 and not alternate:
             self.restore_cursor()
-
-
-def _extent(how: int, place: int, length: int) -> tuple[int, int]:
-    return {0: (place, length), 1: (0, place + 1), 2: (0, length)}.get(how, (place, place))
-
-
-def _split_wide(row: Row, place: int) -> None:
-    """Before cells from `place` on change: a wide character across it is gone as a whole."""
-    if 0 < place < len(row) and row[place] == HALF:
-        row[place] = None
-        row[place - 1] = None
-
-
-def _trim(row: Row) -> None:
-    """Drop unused cells at the end."""
-    while row and row[-1] is None:
-        row.pop()
-
-
-def _cut(row: Row, cols: int) -> None:
-    _split_wide(row, cols)
-    del row[cols:]
-    _trim(row)
-
-
-def _text(row: Row) -> str:
-    return "".join([" " if cell is None else cell for cell in row])

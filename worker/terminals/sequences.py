@@ -1,8 +1,9 @@
 """Cutting terminal output into text runs and control functions (ECMA-48, as terminals read it).
 
-`Decoder.feed` takes any pieces of a byte stream and calls the screen: `text` for runs of printable
-characters, and one method for each control function that changes what is visible. Everything else
-(colours, titles, mouse and paste modes, queries, device control strings) is consumed without
+`Decoder.feed` takes any pieces of a byte stream and calls the screen, by pyte's names for events:
+`draw` for runs of printable characters, and one method for each control function. The scanner
+replaces pyte's, which raises for parameters a function does not expect and reads character by
+character. Titles, mouse and paste modes, queries and device control strings are consumed without
 effect; queries are never answered. Bytes that are not UTF-8 become U+FFFD.
 
 Failure: nothing is raised, whatever comes in. Parameters are clamped to PARAMETER_MAX, a control
@@ -15,7 +16,10 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
+
+from pyte import escape
+from pyte.streams import Stream
 
 from worker.terminals.screen import Screen
 
@@ -25,6 +29,12 @@ PARAMETERS_MAX: Final = 32
 SEQUENCE_CHARS_MAX: Final = 256
 
 _PRINTABLE: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
+# Lines of plain text, which a screen can take all at once.
+_LINES: Final = re.compile(r"[ -~\r]*\n[ -~\r\n]*")
+# Text, line ends, tabs and colours: of these only the colours matter once they scrolled away.
+_SCROLLING: Final = re.compile(r"(?:[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+|\x1b\[[0-9;:]*m)+")
+_RESETS: Final = ("\x1b[m", "\x1b[0m")
+_COLOUR: Final = re.compile(r"\x1b\[([0-9;:]*)m")
 # Parameter and intermediate characters, then the final one.
 _CONTROL_SEQUENCE: Final = re.compile(r"([0-?]*)([ -/]*)([@-~])")
 _INCOMPLETE: Final = re.compile(r"[0-?]*[ -/]*\Z")
@@ -46,92 +56,38 @@ _C1: Final = {
 }
 _STRINGS: Final = frozenset("PX]^_")
 
-_CONTROLS: Final[dict[str, Callable[[Screen], None]]] = {
-    "\b": Screen.backspace,
-    "\t": Screen.tab,
-    "\n": Screen.line_feed,
-    "\v": Screen.line_feed,
-    "\f": Screen.line_feed,
-    "\r": Screen.carriage_return,
-    "\x0e": lambda screen: screen.use_charset(1),
-    "\x0f": lambda screen: screen.use_charset(0),
+# pyte's tables of events, and what they lack.
+_CONTROLS: Final[dict[str, str]] = Stream.basic
+_ESCAPES: Final[dict[str, str]] = {**Stream.escape, escape.NEL: "next_line"}
+_FUNCTIONS: Final[dict[str, str]] = {
+    **Stream.csi,
+    "I": "tab",
+    "S": "scroll_up",
+    "T": "scroll_down",
+    "Z": "back_tab",
+    "`": "cursor_to_column",
+    "b": "repeat",
+    "s": "save_cursor",
+    "u": "restore_cursor",
 }
-_ESCAPES: Final[dict[str, Callable[[Screen], None]]] = {
-    "7": Screen.save_cursor,
-    "8": Screen.restore_cursor,
-    "D": Screen.index,
-    "E": Screen.next_line,
-    "H": Screen.set_tab_stop,
-    "M": Screen.reverse_index,
-    "c": Screen.reset,
+_PRIVATE_FUNCTIONS: Final = frozenset((escape.ED, escape.EL, escape.SM, escape.RM))
+# How many parameters a function takes; the rest is ignored. Functions that are not here take one.
+_ALL: Final = PARAMETERS_MAX
+_ARITY: Final[dict[str, int]] = {
+    "H": 2,
+    "f": 2,
+    "r": 2,
+    "h": _ALL,
+    "l": _ALL,
+    "m": _ALL,
+    "s": 0,
+    "u": 0,
 }
+# Functions for which no parameter, or 0, means 1.
+_COUNTED: Final = frozenset("ISTZb")
 
-Parameters = list[int]
-
-
-def _count(parameters: Parameters) -> int:
-    """The first parameter where absent and 0 mean 1."""
-    return parameters[0] if parameters and parameters[0] else 1
-
-
-def _first(parameters: Parameters) -> int:
-    return parameters[0] if parameters else 0
-
-
-def _position(screen: Screen, parameters: Parameters) -> None:
-    column = parameters[1] if len(parameters) > 1 and parameters[1] else 1
-    screen.move_to(_count(parameters) - 1, column - 1)
-
-
-def _margins(screen: Screen, parameters: Parameters) -> None:
-    bottom = parameters[1] if len(parameters) > 1 and parameters[1] else screen.rows
-    screen.set_margins(_count(parameters) - 1, bottom - 1)
-
-
-def _modes(screen: Screen, parameters: Parameters, on: bool, private: bool) -> None:
-    for number in parameters:
-        screen.set_mode(number, on, private=private)
-
-
-_FUNCTIONS: Final[dict[str, Callable[[Screen, Parameters], None]]] = {
-    "@": lambda s, p: s.insert_characters(_count(p)),
-    "A": lambda s, p: s.move_by(-_count(p), 0),
-    "B": lambda s, p: s.move_by(_count(p), 0),
-    "C": lambda s, p: s.move_by(0, _count(p)),
-    "D": lambda s, p: s.move_by(0, -_count(p)),
-    "E": lambda s, p: s.move_lines(_count(p)),
-    "F": lambda s, p: s.move_lines(-_count(p)),
-    "G": lambda s, p: s.move_to_column(_count(p) - 1),
-    "H": _position,
-    "I": lambda s, p: s.tab(_count(p)),
-    "J": lambda s, p: s.erase_display(_first(p)),
-    "K": lambda s, p: s.erase_line(_first(p)),
-    "L": lambda s, p: s.insert_lines(_count(p)),
-    "M": lambda s, p: s.delete_lines(_count(p)),
-    "P": lambda s, p: s.delete_characters(_count(p)),
-    "S": lambda s, p: s.scroll_up(_count(p)),
-    "T": lambda s, p: s.scroll_down(_count(p)) if len(p) < 2 else None,
-    "X": lambda s, p: s.erase_characters(_count(p)),
-    "Z": lambda s, p: s.back_tab(_count(p)),
-    "`": lambda s, p: s.move_to_column(_count(p) - 1),
-    "a": lambda s, p: s.move_by(0, _count(p)),
-    "b": lambda s, p: s.repeat(_count(p)),
-    "d": lambda s, p: s.move_to_row(_count(p) - 1),
-    "e": lambda s, p: s.move_by(_count(p), 0),
-    "f": _position,
-    "g": lambda s, p: s.clear_tab_stop(_first(p)),
-    "h": lambda s, p: _modes(s, p, True, False),
-    "l": lambda s, p: _modes(s, p, False, False),
-    "r": _margins,
-    "s": lambda s, p: s.save_cursor(),
-    "u": lambda s, p: s.restore_cursor(),
-}
-_PRIVATE_FUNCTIONS: Final[dict[str, Callable[[Screen, Parameters], None]]] = {
-    "J": lambda s, p: s.erase_display(_first(p)),
-    "K": lambda s, p: s.erase_line(_first(p)),
-    "h": lambda s, p: _modes(s, p, True, True),
-    "l": lambda s, p: _modes(s, p, False, True),
-}
+_COLOURS: Final = ("38", "48")
+_UNDERLINE_OFF: Final = "24"
 
 
 class Decoder:
@@ -144,10 +100,13 @@ class Decoder:
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._text = ""
         self._string = False
+        self._controls = _bound(screen, _CONTROLS)
+        self._escapes = _bound(screen, _ESCAPES)
+        self._functions = _bound(screen, _FUNCTIONS)
 
     def feed(self, data: bytes) -> None:
         self._text += self._utf8.decode(data)
-        place = 0
+        place = self._skip_unseen()
         while place < len(self._text):
             after = self._step(place)
             if after is None:
@@ -155,18 +114,48 @@ class Decoder:
             place = after
         self._text = self._text[place:]
 
+    def _skip_unseen(self) -> int:
+        """Where to begin to draw: lines that the text itself scrolls away are not drawn.
+
+        Behind the point after which there are as many line feeds as rows nothing of what came
+        before can be seen, if that was text and colours only. The colours are what stays of it.
+        """
+        screen = self._screen
+        if self._string or not screen.scrolls_whole or self._text.count("\n") <= screen.lines:
+            return 0
+        found = _SCROLLING.match(self._text)
+        if found is None:
+            return 0
+        place = found.end()
+        for _ in range(screen.lines + 1):
+            place = self._text.rfind("\n", 0, place)
+            if place < 0:
+                return 0
+        if self._text[place - 1 : place] != "\r":
+            return 0
+        # What was set before the last full reset does not matter.
+        reset = max(self._text.rfind(text, 0, place) for text in _RESETS)
+        for parameters in _COLOUR.findall(self._text, max(reset, 0), place):
+            screen.select_graphic_rendition(*_rendition(parameters))
+        screen.start_over()
+        return place + 1
+
     def _step(self, place: int) -> int | None:
         """Act on what stands at `place`; where to go on, None when more text is needed."""
         if self._string:
             return self._skip_string(place)
+        lines = _LINES.match(self._text, place)
+        if lines is not None:
+            self._screen.draw_lines(lines[0])
+            return lines.end()
         run = _PRINTABLE.match(self._text, place)
         if run is not None:
-            self._screen.text(run[0])
+            self._screen.draw(run[0])
             return run.end()
         char = self._text[place]
-        control = _CONTROLS.get(char)
+        control = self._controls.get(char)
         if control is not None:
-            control(self._screen)
+            control()
             return place + 1
         introducer = _C1.get(char)
         if introducer is not None:
@@ -197,9 +186,9 @@ class Decoder:
         if kind < " " or kind > "~":
             # A control character within an escape sequence cuts it short.
             return place - 1
-        action = _ESCAPES.get(kind)
+        action = self._escapes.get(kind)
         if action is not None:
-            action(self._screen)
+            action()
         return place
 
     def _with_intermediate(self, kind: str, place: int) -> int | None:
@@ -210,9 +199,9 @@ class Decoder:
         if not "0" <= final <= "~":
             return place
         if kind in "()":
-            self._screen.designate("()".index(kind), final)
-        elif kind == "#" and final == "8":
-            self._screen.fill("E")
+            self._screen.define_charset(final, mode=kind)
+        elif kind == "#" and final == escape.DECALN:
+            self._screen.alignment_display()
         return place + 1
 
     def _control_sequence(self, start: int, place: int) -> int | None:
@@ -225,12 +214,12 @@ class Decoder:
             return None if len(incomplete[0]) <= SEQUENCE_CHARS_MAX else len(self._text)
         broken = _BROKEN.match(self._text, place)
         assert broken is not None
-        control = _CONTROLS.get(broken[2])
+        control = self._controls.get(broken[2])
         if control is None:
             # Cancelled, or another sequence begins.
             return broken.end() if broken[2] in "\x18\x1a\x7f" else broken.end() - 1
         # A control character inside a sequence acts at once; the sequence goes on without it.
-        control(self._screen)
+        control()
         self._text = self._text[: broken.end() - 1] + self._text[broken.end() :]
         return start
 
@@ -240,15 +229,50 @@ class Decoder:
                 self._screen.soft_reset()
             return
         private = parameters[:1] if parameters[:1] in "<=>?" else ""
-        if private not in ("", "?"):
+        if private not in ("", "?") or (private and final not in _PRIVATE_FUNCTIONS):
             return
-        functions = _PRIVATE_FUNCTIONS if private else _FUNCTIONS
-        action = functions.get(final)
-        if action is not None:
-            action(self._screen, _numbers(parameters[len(private) :]))
+        action = self._functions.get(final)
+        if action is None:
+            return
+        numbers = (
+            _rendition(parameters) if final == escape.SGR else _numbers(parameters[len(private) :])
+        )
+        if final == "T" and len(numbers) > 1:
+            # Highlight mouse tracking shares the final character of scrolling down.
+            return
+        if final in _COUNTED:
+            numbers = [numbers[0] if numbers and numbers[0] else 1]
+        numbers = numbers[: _ARITY.get(final, 1)]
+        if private:
+            action(*numbers, private=True)
+        else:
+            action(*numbers)
 
 
-def _numbers(text: str) -> Parameters:
+def _bound(screen: Screen, events: dict[str, str]) -> dict[str, Callable[..., Any]]:
+    return {key: getattr(screen, event) for key, event in events.items()}
+
+
+def _rendition(text: str) -> list[int]:
+    """Parameters of a rendition; colours written with colons as those with semicolons."""
+    if ":" not in text:
+        return _numbers(text)
+    parts: list[str] = []
+    for part in text.split(";", PARAMETERS_MAX)[:PARAMETERS_MAX]:
+        head, *details = part.split(":")
+        if head in _COLOURS and len(details) > 1:
+            # `38:2::R:G:B` has a colour space between; `38:2:R:G:B` and `38:5:N` do not.
+            if details[0] == "2" and len(details) > 4:
+                del details[1]
+            parts += [head, *details[:4]]
+        elif head == "4" and details == ["0"]:
+            parts.append(_UNDERLINE_OFF)
+        elif head not in _COLOURS:
+            parts.append(head)
+    return _numbers(";".join(parts))
+
+
+def _numbers(text: str) -> list[int]:
     """Parameters as numbers; sub-parameters behind a colon are left out."""
     if not text:
         return []
