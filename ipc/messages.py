@@ -13,7 +13,7 @@ message; the router then kills the worker, a worker then ends itself.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -63,11 +63,21 @@ class Caller(_Message):
     tty: bool = False
     repl: bool = False
     local_human: bool = False
-    has_policy: bool = False
+    # The caps of the caller's token, empty without one: they narrow what its policy grants.
+    caps: list[str] = []
     budget: Budget = msgspec.field(default_factory=Budget)
     page_bytes: int = 49152
     # The tool call of an agent turn that a submission is, empty outside of turns.
     tool_call: str = ""
+
+
+class Approval(msgspec.Struct):
+    """The stored plan of an approved run; `approved` while it holds a valid approval."""
+
+    plan_ref: str
+    effects: list[dict[str, Any]]
+    reversibility: str
+    approved: bool
 
 
 class Cell(_Message):
@@ -128,6 +138,22 @@ class Call(_Message, tag="call"):
     caller: Caller
     task: int = 0
     pty: int = 0
+    # The stored plan that an approved run is held to, as JSON of `Approval`; empty otherwise.
+    approval: bytes = b""
+
+
+class PolicyEntry(_Message):
+    """What a principal may do, as JSON; empty for one the policy does not know, then with a hint."""
+
+    principal: str
+    policy: bytes
+    hint: str = ""
+
+
+class SetPolicies(_Message, tag="policies"):
+    """The policies of principals that may act in the session, in force from now on."""
+
+    entries: list[PolicyEntry]
 
 
 class Go(_Message, tag="go"):
@@ -182,14 +208,11 @@ class Answer(_Message, tag="answer"):
     body: Content
 
 
-class Connected(_Message, tag="connected"):
-    """The answer to an `Ask` for a stream: the frame's descriptor is our end of a socket pair."""
-
-    id: int
-
-
 class ModelRequest(_Message, tag="model_request"):
-    """For the model broker: one chat completion, whose answer goes to the frame's descriptor."""
+    """For the model broker: one chat completion, whose answer goes to the frame's descriptor.
+
+    The key is `key`, or what `key_variable` holds in the broker's own environment.
+    """
 
     url: str
     headers: list[tuple[str, str]]
@@ -208,6 +231,7 @@ class Shutdown(_Message, tag="shutdown"):
 
 ToWorker = (
     Init
+    | SetPolicies
     | Call
     | Go
     | Refuse
@@ -217,7 +241,6 @@ ToWorker = (
     | Watch
     | Ping
     | Answer
-    | Connected
     | ModelRequest
     | Shutdown
 )
@@ -265,6 +288,9 @@ class Started(_Message, tag="started"):
     head: str
     ts: int
     wait: bool
+    reversibility: str = "reversible"
+    # Whether it runs only because its plan was approved: the approval is used up.
+    uses_approval: bool = False
 
 
 class Output(_Message):

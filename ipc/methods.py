@@ -207,6 +207,108 @@ class TaskStarted(msgspec.Struct, gc=False, omit_defaults=True):
     timed_out: bool | None = None
 
 
+class ExplainParams(_Params):
+    """`src` wins when both are given."""
+
+    src: str | None = None
+    ast: Json | None = None
+
+
+class ExplainResult(msgspec.Struct, gc=False):
+    ast_version: int
+    ast: Json
+    effects: list[dict[str, Any]]
+    reversibility: str
+    estimates: dict[str, int | None]
+    plan_ref: str
+
+
+# --- plans --------------------------------------------------------------------------------------
+
+
+class PlanMade(msgspec.Struct, gc=False, omit_defaults=True):
+    """What `exec` in plan mode answers; `cause` and `hint` for a principal without a policy."""
+
+    plan_ref: str
+    effects: list[dict[str, Any]]
+    reversibility: str
+    verdict: str
+    approval_pending: bool
+    approved: bool
+    estimates: Json
+    cause: str | None = None
+    hint: str | None = None
+
+
+class PlanRefParams(_Params):
+    plan_ref: str
+
+
+class PlanListParams(_Params):
+    approvable: bool | None = False
+
+
+class PlanSummary(msgspec.Struct, gc=False):
+    plan_ref: str
+    effects: Json
+    reversibility: str
+    verdict: str
+    approval_pending: bool
+    approved: bool
+    estimates: Json
+    principal: str
+    session: str
+    created_ns: int
+    expires_ns: int | None
+    requested_ns: int | None
+
+
+class PlanFull(PlanSummary, gc=False):
+    ast_version: int
+    ast: Json
+    src: str
+    approved_by: str | None
+    approved_ns: int | None
+    approval_expires_ns: int | None
+
+
+class CapRequestParams(_Params):
+    """`effects` holds kinds as strings, or objects with `kind`; other entries are skipped."""
+
+    plan_ref: str | None = None
+    effects: list[Any] | None = None
+
+
+class CapGranted(msgspec.Struct, gc=False):
+    grant: str
+    plan_ref: str
+    enforced: bool
+    granted_effects: list[str]
+    approver: str | None
+    approved_ns: int | None
+    expires_ns: int | None
+
+
+class CapPending(msgspec.Struct, gc=False):
+    """The owner asked; somebody else must approve."""
+
+    grant: str
+    plan_ref: str
+    approval_pending: bool
+    approver_required: bool
+    requested_effects: list[str]
+    requested_ns: int
+
+
+class CapUncovered(msgspec.Struct, gc=False):
+    """The kinds asked for do not cover the plan; nothing was recorded."""
+
+    grant: str
+    plan_ref: str
+    why: str
+    uncovered_effects: list[str]
+
+
 # --- values and blobs ---------------------------------------------------------------------------
 
 
@@ -434,6 +536,27 @@ class StatusParams(_Params):
     metrics: bool | None = False
 
 
+class StoreParams(_Params):
+    """`hash` for `pin` and `unpin`, the others for `gc`."""
+
+    op: str
+    hash: str | None = None
+    ttl_s: U64 | None = None
+    budget: U64 | None = None
+    apply: bool | None = False
+
+
+class StoreResult(msgspec.Struct, gc=False, omit_defaults=True):
+    """`changed` of a pin; the others of a collection (chapter 61 §6.2)."""
+
+    changed: bool | None = None
+    dry_run: bool | None = None
+    candidates: list[dict[str, Any]] | None = None
+    deleted: list[dict[str, Any]] | None = None
+    reclaimed_bytes: int | None = None
+    remaining_bytes: int | None = None
+
+
 class StatusResult(msgspec.Struct, gc=False, omit_defaults=True):
     """Everything an operator asks first; sections are objects of their own."""
 
@@ -501,6 +624,8 @@ _ALL = (
            "The session's current directory.", read_guest=True),
     Method("kernel.status", Gate.ATTACHED, Runs.ROUTER, StatusParams, StatusResult,
            "What the daemon is doing. For the operator."),
+    Method("kernel.store", Gate.ATTACHED, Runs.ROUTER, StoreParams, StoreResult,
+           "Pin stored content, release it, collect what is not needed. For the operator."),
     Method("kernel.reload", Gate.ATTACHED, Runs.ROUTER, NoParams, ReloadResult,
            "Read configuration, policy and tokens again. For the operator."),
     Method("session.list", Gate.ATTACHED, Runs.ROUTER, ListParams, ListResult,
@@ -515,8 +640,21 @@ _ALL = (
            "Parse source without any session context.", read_guest=True),
     Method("complete", Gate.PUBLIC, Runs.SYNTAX, CompleteParams, CompleteResult,
            "Lexical completion candidates at a cursor.", read_guest=True),
-    Method("exec", Gate.ATTACHED, Runs.QUEUED, ExecParams, ExecResult | TaskStarted,
+    Method("exec", Gate.ATTACHED, Runs.QUEUED, ExecParams, ExecResult | PlanMade | TaskStarted,
            "Run a program in the session."),
+    Method("explain", Gate.ATTACHED, Runs.QUEUED, ExplainParams, ExplainResult,
+           "Effects of a program in the session, without running or storing it.",
+           read_guest=True),
+    Method("plan.get", Gate.ATTACHED, Runs.ROUTER, PlanRefParams, PlanFull,
+           "One stored plan, with source and tree.", read_guest=True),
+    Method("plan.list", Gate.ATTACHED, Runs.ROUTER, PlanListParams, list[PlanSummary],
+           "The caller's plans in the session, or those of others it may approve.",
+           read_guest=True),
+    Method("plan.apply", Gate.ATTACHED, Runs.QUEUED, PlanRefParams, ExecResult,
+           "Run a stored plan that is allowed or approved."),
+    Method("cap.request", Gate.ATTACHED, Runs.ROUTER, CapRequestParams,
+           CapGranted | CapPending | CapUncovered,
+           "Approve a stored plan, or ask for its approval."),
     Method("value.get", Gate.ATTACHED, Runs.READ, ValueGetParams, ValueGetResult,
            "Read a stored result, or a part of it.", read_guest=True),
     Method("blob.get", Gate.ATTACHED, Runs.ROUTER, BlobGetParams, BlobGetResult,

@@ -80,6 +80,21 @@ def judge(standing: Standing, effects: Sequence[Effect], reversibility: str) -> 
     return Judgement(APPROVAL)
 
 
+def denial(
+    standing: Standing, effects: Sequence[Effect], judgement: Judgement, hint: str
+) -> dict[str, Any]:
+    """The data of a denied run; `hint` is for a principal without a policy (chapter 50 §10.10)."""
+    data: dict[str, Any] = {
+        "effects": list(effects),
+        "denied": list(judgement.denied),
+        "principal": standing.principal,
+    }
+    if judgement.no_policy:
+        data["cause"] = "no_policy"
+        data["hint"] = hint
+    return data
+
+
 @lru_cache(maxsize=256)
 def _permissive(policy: Policy) -> bool:
     return policy.permissive

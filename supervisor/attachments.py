@@ -207,7 +207,7 @@ def _attachment(
         tty=tty,
         repl=repl,
         local_human=local_human,
-        has_policy=identity.principal == kernel.local_human,
+        caps=identity.caps,
         budget=kernel.budget,
         page_bytes=kernel.config.limits.page_bytes,
     )
@@ -236,16 +236,18 @@ def _replace(kernel: Kernel, connection: Connection, attachment: Attachment) -> 
 
 
 def _result(kernel: Kernel, identity: Identity, session: Session, worker: Worker) -> AttachResult:
-    local_human = identity.principal == kernel.local_human and not identity.caps
+    policies = kernel.policies
+    standing = policies.standing(identity.principal, identity.caps)
+    enforced = policies.caps_enforced(identity.principal, identity.caps)
     caps: dict[str, Any] = {
-        "enforced": False,
+        "enforced": enforced,
         "tier": kernel.tier,
         "available_tier": kernel.tier,
         "policy_principal": identity.principal,
         "profile": identity.profile,
         "token_caps": identity.caps,
-        "opaque": "allow" if local_human else "deny",
-        "approve": ["*"] if local_human else [],
+        "opaque": standing.opaque_word,
+        "approve": policies.approve_patterns(identity.principal, identity.caps),
         "token_id": identity.token.id if identity.token else None,
     }
     budget = kernel.budget
@@ -257,7 +259,7 @@ def _result(kernel: Kernel, identity: Identity, session: Session, worker: Worker
         cwd=path_object(session.cwd),
         env_hash=session.env_hash,
         ast_version=AST_VERSION,
-        caps_enforced=False,
+        caps_enforced=enforced,
         elide_defaults={
             "max_bytes": budget.max_bytes,
             "max_rows": budget.max_rows,

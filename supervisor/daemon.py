@@ -34,17 +34,22 @@ from journal.records import Recover
 from journal.state_dir import DirectoryLock, secure_directory
 from journal.store import Store, StoreConfig
 from leash.platform import sandbox_tier
-from supervisor import logs
+from supervisor import logs, zygote_place
 from supervisor.config import Config, ConfigError, Loaded
 from supervisor.event_feed import EventFeed
 from supervisor.events import EventBus
+from supervisor.file_watch import FileWatch
 from supervisor.kernel import Kernel
 from supervisor.kernel_endpoint import KernelEndpoint
 from supervisor.kernel_options import KernelOptions
 from supervisor.launcher import Launcher
 from supervisor.listeners import Listener, StartFailure, listen, prepare
+from supervisor.paths import resolve
+from supervisor.plans import PlanKeeper
+from supervisor.policies import Policies, PolicyError
 from supervisor.questions import Questions
 from supervisor.service_notify import VARIABLES, ActivationError, Notifier, activated_listener
+from supervisor.retention import Retention
 from supervisor.sessions import SessionRegistry
 from supervisor.syntax import SyntaxPool
 from supervisor.tasks import worker_lost_json
@@ -79,6 +84,12 @@ def _start_failed(text: str) -> int:
     sys.stderr.write(f"shoal-kernel: {text}\n")
     sys.stderr.flush()
     return 1
+
+
+def _warn(warnings: tuple[str, ...]) -> None:
+    for warning in warnings:
+        sys.stderr.write(f"shoal-kernel: warning: {warning}\n")
+    sys.stderr.flush()
 
 
 def _log_settings(config: Config) -> tuple[str, str, str | None, int, int]:
@@ -132,15 +143,16 @@ class _Daemon:
     def _acquire(self) -> Listener:
         """Everything of chapter 81 §8.1 up to the listening socket."""
         options, config = self._options, self._config
+        uid = os.geteuid()
+        policies = self._load_policies(f"uid:{uid}")
         lock = self._lock_state()
         passed = self._prepare_socket(options.paths.socket)
         # The zygote loads its image while the store is opened.
-        launcher = Launcher()
+        launcher = Launcher(zygote_place.make(options.paths.socket.parent))
         self._closers.append(launcher.close)
         launcher.warm_up()
         store = self._open_store(lock)
         self._closers.append(store.close)
-        uid = os.geteuid()
         self._kernel = kernel = Kernel(
             config=config,
             loop=self._loop,
@@ -160,6 +172,9 @@ class _Daemon:
             umask=self._umask,
             tokens=self._open_tokens(),
         )
+        kernel.policies = policies
+        kernel.plans = PlanKeeper(kernel)
+        self._watch_policy()
         kernel.bus = EventBus(self._loop, store, config.limits)
         kernel.events = EventFeed(kernel)
         kernel.bus.on_interest = kernel.events.interest
@@ -187,6 +202,29 @@ class _Daemon:
                 }
             )
         return self._listen(passed)
+
+    def _load_policies(self, local_human: str) -> Policies:
+        """The policy before anything else: without it nobody may be served."""
+        paths = self._options.paths
+        expected = paths.config_dir / "leash.toml" if paths.config_dir else None
+        policies = Policies(local_human, expected)
+        try:
+            warnings = policies.load(paths.policy)
+        except PolicyError as error:
+            raise StartFailure(str(error)) from None
+        _warn(warnings)
+        return policies
+
+    def _watch_policy(self) -> None:
+        """A policy file that is written, replaced or made counts at once."""
+        policies = self._kernel.policies
+        self._policy_watch = FileWatch(self._loop, self._policy_changed)
+        self._policy_watch.watch(policies.path or policies.expected)
+        self._closers.append(self._policy_watch.close)
+
+    def _policy_changed(self) -> None:
+        if not self._options.ephemeral:
+            self._reload()
 
     def _lock_state(self) -> DirectoryLock | None:
         if self._options.in_memory:
@@ -268,6 +306,9 @@ class _Daemon:
         self._notifier.ready(self._upkeep.status())
         self._upkeep.start()
         self._closers.append(self._upkeep.close)
+        retention = Retention(self._kernel)
+        retention.start()
+        self._closers.append(retention.close)
         options.on_ready()
         # What exists now lives as long as the daemon; collections need not look at it again.
         gc.collect()
@@ -303,19 +344,26 @@ class _Daemon:
             self._reload()
 
     def _reload(self) -> str | None:
-        """Read the configuration again: all of it counts, or none. Returns what is wrong with it."""
+        """Read configuration and policy again: all of it counts, or none. Returns what is wrong."""
         kernel = self._kernel
         self._notifier.reloading()
+        options = self._options
         try:
-            loaded = self._options.load()
+            loaded = options.load()
+            paths = resolve(options.environ, loaded.config, policy=options.policy)
             logs.configure(*_log_settings(loaded.config))
-        except (ConfigError, OSError) as error:
+            warnings = kernel.policies.load(paths.policy)
+        except (ConfigError, PolicyError, OSError) as error:
             log.error("reload.failed", err=str(error))
             kernel.metrics.set("shoal_reload_success", 0)
             self._notifier.reloaded()
             return str(error)
         kernel.config = loaded.config
         kernel.generation += 1
+        _warn(warnings)
+        self._policy_watch.watch(kernel.policies.path or kernel.policies.expected)
+        for session in kernel.sessions:
+            session.brief()
         self._note_sources(loaded)
         kernel.bus.set_queue(loaded.config.limits.event_queue)
         kernel.metrics.set("shoal_reload_success", 1)

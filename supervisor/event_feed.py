@@ -16,7 +16,8 @@ import msgspec
 
 from ipc.messages import Caller, Inject, TaskOutput
 from journal.event_log import ALL_SPACE, journal_payload
-from journal.records import Finished, Interrupted
+from journal.plans import Plan
+from journal.records import Finished, Interrupted, PlanKey
 from supervisor.events import EventLimit
 from supervisor.tasks import Task, task_of_output
 
@@ -29,6 +30,19 @@ TRANSCRIPT: Final = "session.transcript"
 RENDER: Final = "render"
 CLOSED_TERMINALS_KEPT: Final = 256
 _encode_json = msgspec.json.Encoder().encode
+
+
+def _plan_fields(key: PlanKey, effects: object, expires_ns: int | None) -> dict[str, object]:
+    """What `pending` and `requested` events say about a plan (chapter 61 §10.4)."""
+    expires = {"$": "null"} if expires_ns is None else {"$": "int", "v": expires_ns}
+    return {
+        "plan_ref": {"$": "str", "v": key.ref},
+        "effects": {"$": "list", "v": effects},
+        "principal": {"$": "str", "v": key.owner},
+        "session": {"$": "str", "v": key.session},
+        "expires": {"$": "null"},
+        "expires_ns": expires,
+    }
 
 
 class EventFeed:
@@ -78,6 +92,41 @@ class EventFeed:
         for space, number in ((ALL_SPACE, seq_all), (session.owner, seq)):
             self._kernel.bus.publish_numbered(
                 space, JOURNAL, number, ts, payload, session=session.name, principal=principal
+            )
+
+    # -- plans -------------------------------------------------------------------------------------
+
+    def plan_pending(self, key: PlanKey, effects: object, expires_ns: int | None) -> None:
+        """A plan was stored that needs approval."""
+        self._approval(key, "pending", _plan_fields(key, effects, expires_ns))
+
+    def plan_requested(self, plan: Plan, requested_effects: list[str]) -> None:
+        """The owner of a plan asked for its approval."""
+        fields = _plan_fields(plan.key, msgspec.Raw(plan.effects_json), plan.expires_ns)
+        fields["requested_effects"] = {
+            "$": "list",
+            "v": [{"$": "str", "v": kind} for kind in requested_effects],
+        }
+        self._approval(plan.key, "requested", fields)
+
+    def plan_approved(self, plan: Plan, approver: str, expires_ns: int) -> None:
+        """A plan was approved; `expires_ns` is the end of the approval."""
+        fields = {
+            "plan_ref": {"$": "str", "v": plan.key.ref},
+            "principal": {"$": "str", "v": plan.key.owner},
+            "session": {"$": "str", "v": plan.key.session},
+            "approver": {"$": "str", "v": approver},
+            "expires_ns": {"$": "int", "v": expires_ns},
+        }
+        self._approval(plan.key, "approved", fields)
+
+    def _approval(self, key: PlanKey, kind: str, fields: dict[str, object]) -> None:
+        """An event for the plan's owner and everybody who may approve it, once each."""
+        payload = _encode_json({"$": "record", "v": {"type": {"$": "str", "v": kind}, **fields}})
+        inboxes = dict.fromkeys((key.owner, *self._kernel.policies.approvers(key.owner)))
+        for principal in inboxes:
+            self._kernel.bus.publish(
+                principal, "approval", payload, session=key.session, principal=key.owner
             )
 
     def task(self, session: Session, task: Task, payload: bytes) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from supervisor.event_feed import EventFeed
     from supervisor.events import EventBus
     from supervisor.launcher import Launcher
+    from supervisor.plans import PlanKeeper
+    from supervisor.policies import Policies
     from supervisor.questions import Questions
     from supervisor.sessions import Session, SessionRegistry
     from supervisor.syntax import SyntaxPool
@@ -56,6 +58,8 @@ class Kernel:
     tokens: TokenStore | None = None
     bus: EventBus = field(init=False)
     events: EventFeed = field(init=False)
+    policies: Policies = field(init=False)
+    plans: PlanKeeper = field(init=False)
     sessions: SessionRegistry = field(init=False)
     syntax: SyntaxPool = field(init=False)
     questions: Questions = field(init=False)

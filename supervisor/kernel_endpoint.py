@@ -23,8 +23,10 @@ from ipc.methods import METHODS, AttachParams, Gate, Method
 from supervisor import (
     event_methods,
     operator_methods,
+    plan_methods,
     pty_methods,
     session_methods,
+    store_methods,
     task_methods,
     value_methods,
 )
@@ -114,6 +116,8 @@ HANDLERS: Final[dict[str, Handler]] = {
     "pty.resize": pty_methods.known_pty,
     "pty.close": pty_methods.close_pty,
     "pty.list": pty_methods.list_ptys,
+    "explain": plan_methods.explain,
+    "plan.apply": plan_methods.apply,
     "events.publish": event_methods.publish,
     "events.subscribe": event_methods.subscribe,
     "events.unsubscribe": event_methods.unsubscribe,
@@ -126,6 +130,10 @@ ASYNC_HANDLERS: Final[dict[str, AsyncHandler]] = {
     "session.share": session_methods.share_session,
     "blob.get": value_methods.blob_get,
     "kernel.status": operator_methods.kernel_status,
+    "kernel.store": store_methods.kernel_store,
+    "plan.get": plan_methods.get_plan,
+    "plan.list": plan_methods.list_plans,
+    "cap.request": plan_methods.request_caps,
     "journal.query": value_methods.journal_query,
 }
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _encode_json = msgspec.json.Encoder().encode
 
 
-def _check_operator(call: RouterCall) -> None:
+def check_operator(call: RouterCall) -> None:
     assert call.attachment is not None
     if not call.attachment.caller.local_human:
         raise RpcError(Code.LEASH_DENIED, "this needs operator authority", "not_operator")
@@ -36,7 +36,7 @@ def _check_operator(call: RouterCall) -> None:
 
 def reload_kernel(kernel: Kernel, call: RouterCall) -> None:
     """Serve `kernel.reload`; files that are wrong are an answer, not an error."""
-    _check_operator(call)
+    check_operator(call)
     failure = kernel.reload()
     call.answer(
         _encode_json(
@@ -47,7 +47,7 @@ def reload_kernel(kernel: Kernel, call: RouterCall) -> None:
 
 async def kernel_status(kernel: Kernel, call: RouterCall) -> bytes:
     """Serve `kernel.status`."""
-    _check_operator(call)
+    check_operator(call)
     params: StatusParams = decode_params(call.params, METHODS["kernel.status"].decoder)
     totals = await kernel.store.load(Totals())
     status = _status(kernel, totals)
@@ -71,7 +71,10 @@ def _status(kernel: Kernel, totals: StoreTotals) -> dict[str, Any]:
             "sources": kernel.config_sources,
             "warnings": kernel.config_warnings,
         },
-        "policy": {"path": None, "generation": kernel.generation},
+        "policy": {
+            "path": None if kernel.policies.path is None else str(kernel.policies.path),
+            "generation": kernel.policies.generation,
+        },
         "enforcement": {
             "available_tier": kernel.tier,
             "landlock_abi": landlock_abi(),

@@ -15,6 +15,7 @@ import msgspec
 from ipc.jsonrpc import Code, RpcError, decode_params, internal, invalid_params, quota
 from ipc.messages import Failure, Reply
 from ipc.methods import METHODS, PtyOpenParams, PtyParams
+from leash.verdict import DENY
 from supervisor.connection import RouterCall
 from supervisor.contents import close_all, read_content
 from supervisor.worker_process import Ending, Worker
@@ -52,7 +53,8 @@ def open_pty(kernel: Kernel, call: RouterCall) -> None:
     session = attachment.session
     if kernel.draining:
         raise internal("shutting_down", "kernel is shutting down")
-    if not attachment.caller.has_policy:
+    standing = kernel.policies.standing(attachment.principal, attachment.caller.caps)
+    if standing.opaque_word == DENY:
         raise RpcError(
             Code.LEASH_DENIED,
             f"leash: spawn of `{params.cmd}` on a pty denied — opaque work is not granted to "

@@ -162,5 +162,6 @@ async def share_session(kernel: Kernel, call: RouterCall) -> bytes:
     )
     session.guests, session.share_mode = guests, mode if guests else None
     kernel.detach_guests(session)
+    session.brief()
     log.info("session.share", session=session.name, owner=session.owner, guests=len(guests))
     return _encode_json(ShareResult(session.name, session.owner, list(guests), mode))

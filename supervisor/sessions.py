@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
@@ -22,26 +22,31 @@ import structlog
 from ipc.jsonrpc import RpcError, internal, quota
 from ipc.messages import (
     BINDING_CELL,
-    INLINE_CONTENT_BYTES_MAX,
     PROTOCOL,
     RESULT_CELL,
     Ask,
+    Caller,
     Cell,
     Content,
     Emit,
     Init,
+    Progress,
     Ready,
+    SetPolicies,
     Shutdown,
     Started,
     TaskOutput,
     TerminalChanged,
     encode_cells,
 )
-from journal.records import Barrier, DeleteSession, EnsureSession
+from journal.records import Barrier, CellChanges, DeleteSession, EnsureSession
 from journal.session_state import AllSessions, Restorable, RestorableState
 from journal.tasks import TasksOfSession
+from supervisor.contents import close_all, memory_content
 from supervisor.launcher import Launched, LaunchFailed
+from supervisor.ordered_posts import OrderedPosts
 from supervisor.tasks import Task, TaskTable
+from supervisor.unsaved import UnsavedState
 from supervisor.worker_process import Worker
 
 if TYPE_CHECKING:
@@ -60,6 +65,16 @@ AGENT_PREFIX: Final = "agent/"
 # Stored results that a new worker gets at once; it asks for larger and older ones when it needs them.
 RESULT_BYTES_AT_ONCE: Final = 64 * 1024
 RESULTS_BYTES_AT_ONCE: Final = 8 * 1024 * 1024
+ASKERS_KEPT: Final = 1024
+
+class Asker(Protocol):
+    """A submission, as the one its worker asks and reports for."""
+
+    @property
+    def caller(self) -> Caller: ...
+
+    def on_progress(self, worker: Worker, progress: Progress, fds: list[int]) -> None: ...
+
 
 OnWorker = Callable[[Worker], None]
 OnFailure = Callable[[RpcError], None]
@@ -92,8 +107,13 @@ class Session:
         self.ready = False
         self.restored = False
         self.lost: list[str] = []
-        # Stored content the current worker rightly knows of: what its values may be backed by.
-        self.held: set[bytes] = set()
+        # Stored content the current worker rightly knows of and its values may be backed by, with
+        # its length; and spills it writes to, by the number of the question that opened each.
+        self.held: dict[bytes, int] = {}
+        self.spills: dict[int, int] = {}
+        # What the worker's calls were asked as, also for a while after they were answered.
+        self.askers: OrderedDict[int, Asker] = OrderedDict()
+        self.unsaved = UnsavedState()
         self.cwd = kernel.cwd
         # What a new worker begins with, and the principal its programs run as; the agent endpoint
         # gives its sessions their own.
@@ -109,10 +129,11 @@ class Session:
         self.restarts = 0
         self.task_submissions: dict[int, Submission] = {}
         self.queued = 0
+        # Accepted submissions that were not forwarded yet, in their order.
+        self.line: deque[Submission] = deque()
         self.attached = 0
         self.closing = False
-        # The last ending that stores large contents first; endings after it wait for it.
-        self.finishing: asyncio.Task[None] | None = None
+        self.posts = OrderedPosts(kernel.store, kernel.loop)
         self._waiting: deque[tuple[OnWorker, OnFailure]] = deque()
         self._starting = False
         self._crashes: deque[float] = deque()
@@ -193,8 +214,7 @@ class Session:
         if not self.stored:
             return Restorable([], [], [])
         # What the last worker left behind has to be there before the next one goes on from it.
-        while self.finishing is not None:
-            await asyncio.wait([self.finishing])
+        await self.posts.settled()
         await self.kernel.store.commit(Barrier())
         return await self.kernel.store.load(
             RestorableState(
@@ -208,9 +228,9 @@ class Session:
         log.info("worker.start", session=self.name, owner=self.owner, worker=launched.pid)
         config = kernel.config
         cells = [Cell(name, value) for name, value in state.cells]
-        content, fds = _content(encode_cells(cells)) if cells else (Content(), [])
+        content, fds = memory_content(encode_cells(cells)) if cells else (Content(), [])
         self.restored = self.stored
-        self.held = set(state.pinned)
+        self.held = dict(state.pinned)
         worker.send(
             Init(
                 protocol=PROTOCOL,
@@ -232,7 +252,15 @@ class Session:
             ),
             fds,
         )
+        self.brief()
         kernel.loop.call_later(START_TIMEOUT_S, self._check_started, worker)
+
+    def brief(self) -> None:
+        """Tell the worker what those may do who can act in this session."""
+        if self.worker is not None:
+            policies = self.kernel.policies
+            principals = (self.owner, *self.guests)
+            self.worker.send(SetPolicies([policies.entry(principal) for principal in principals]))
 
     def _check_started(self, worker: Worker) -> None:
         if self.worker is worker and not self.ready:
@@ -255,10 +283,14 @@ class Session:
             then, _failed = self._waiting.popleft()
             then(worker)
 
-    def assigned(self, cells: Iterable[str]) -> None:
+    def assigned(self, cells: CellChanges) -> None:
         """Names that have a saved value now are not lost any more."""
         if self.lost:
-            named = {name.removeprefix(BINDING_CELL) for name in cells}
+            named = {
+                name.removeprefix(BINDING_CELL)
+                for name, value in cells.changed
+                if value is not None
+            }
             self.lost = [name for name in self.lost if name not in named]
 
     def on_started(self, worker: Worker, started: Started, fds: list[int]) -> None:
@@ -268,6 +300,19 @@ class Session:
                 os.close(fd)
             return
         submission.on_started(started, fds)
+
+    def asked_as(self, call_id: int, asker: Asker) -> None:
+        """Note who a call of the worker is for."""
+        self.askers[call_id] = asker
+        if len(self.askers) > ASKERS_KEPT:
+            self.askers.popitem(last=False)
+
+    def on_progress(self, worker: Worker, progress: Progress, fds: list[int]) -> None:
+        asker = self.askers.get(progress.id)
+        if asker is None:
+            close_all(fds)
+        else:
+            asker.on_progress(worker, progress, fds)
 
     def on_emit(self, worker: Worker, emit: Emit) -> None:
         if emit.channel.startswith("user."):
@@ -294,6 +339,7 @@ class Session:
             return
         self.worker = None
         was_ready, self.ready = self.ready, False
+        self._forget_worker()
         self._end_terminals()
         expected = self.closing or self.kernel.draining or reason == "idle"
         log.log(
@@ -317,6 +363,14 @@ class Session:
         self.kernel.worker_ended()
         if self.agent is not None:
             self.agent.worker_ended()
+
+    def _forget_worker(self) -> None:
+        """What only the worker had is gone with it."""
+        close_all(list(self.spills.values()))
+        self.spills.clear()
+        self.held.clear()
+        self.askers.clear()
+        self.unsaved.clear()
 
     def _end_terminals(self) -> None:
         """The terminals are gone with their worker."""
@@ -432,14 +486,3 @@ def _stored_task(row: Any, session: str) -> Task:
     task.result_ref = row.result_ref
     task.error = row.error_json
     return task
-
-
-def _content(data: bytes) -> tuple[Content, list[int]]:
-    """A content for a worker; large data goes into a memory file."""
-    if len(data) <= INLINE_CONTENT_BYTES_MAX:
-        return Content(data), []
-    fd = os.memfd_create("shoal-state", os.MFD_CLOEXEC)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-    return Content(b"", 0, len(data)), [fd]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,19 +25,20 @@ from ipc.messages import (
     Failure,
     Finished,
     Go,
+    Progress,
     ProtocolError,
     Refuse,
     Reply,
     Started,
-    decode_cells,
+    Watch,
+    decode_changes,
 )
-from ipc.messages import Statement as StatementMessage
-from journal.errors import StoreError, StoreUnavailable
+from journal.errors import OperationRefused, StoreError, StoreUnavailable
 from journal.records import (
-    INGEST_BYTES_MIN,
+    AppendAudit,
+    AuditRow,
     BeginSubmission,
     CellChanges,
-    FileContent,
     FinishSubmission,
     FinishTask,
     Interrupted,
@@ -45,13 +47,15 @@ from journal.records import (
     Probe,
     PruneTasks,
     PutTask,
-    Statement,
+    SaveCells,
     TaskEnd,
-    UndoRow,
+    WriteStatements,
 )
 from journal.records import Finished as Committed
+from supervisor.approvals import StoredApproval, refusal_of, refusal_row, used_row
 from supervisor.contents import Contents, close_all, read_content
 from supervisor.sessions import QUEUED_SUBMISSIONS_MAX, Session
+from supervisor.submission_rows import SubmissionRows
 from supervisor.tasks import CANCELLING, Task, end_state
 from supervisor.worker_process import Ending, Worker
 
@@ -62,19 +66,40 @@ log = structlog.get_logger()
 
 # Gets whether the submission succeeded, and its encoded result or error object.
 Answer = Callable[[bool, bytes], None]
+# Finds out what a submission needs to know before it is forwarded; ends in `proceed` or `refuse`.
+Prepare = Callable[["Submission"], None]
+# Gets what the worker answered to a submission that is no run.
+OnReply = Callable[["Submission", bytes], None]
 
 _TASK_STARTED: Final = b'{"$":"str","v":"started"}'
 _encode_json = msgspec.json.Encoder().encode
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """The end of a submission on its way into the store; `cells` is everything saved with it."""
+
+    finished: Finished
+    body: bytes
+    ended_ns: int
+    cells: CellChanges
+
+
 class Submission:
-    # The states follow each other: accepted, sent (`worker` set), started (`entry` set), ended. An
-    # answer is given once, by `_answered`, and only after what it promises was committed.
+    # The states follow each other: accepted, ready (`_ready`), sent (`worker` set), started
+    # (`entry` set), ended. An answer is given once, by `_answered`, and only after what it promises was
+    # committed. Until it is ready a submission keeps its place in the session's line.
 
     def __init__(
         self, kernel: Kernel, session: Session, caller: Caller, params: bytes, src: str,
-        answer: Answer, task: Task | None = None,
+        answer: Answer, task: Task | None = None, *, method: str = "exec",
+        prepare: Prepare | None = None, on_reply: OnReply | None = None,
     ) -> None:  # fmt: skip
+        self._method = method
+        self._prepare = prepare
+        self._on_reply = on_reply
+        self._ready = False
+        self._approval: StoredApproval | None = None
         self._kernel = kernel
         self.session = session
         self.caller = caller
@@ -85,6 +110,7 @@ class Submission:
         self._worker: Worker | None = None
         self._call_id = 0
         self._entry = 0
+        self._rows = SubmissionRows(kernel.store, 0)
         self._begun = False
         self._unposted: BeginSubmission | None = None
         self._uncommitted = False
@@ -100,16 +126,50 @@ class Submission:
         session, kernel = self.session, self._kernel
         session.queued += 1
         session.last_used_ns = kernel.now_ns()
-        if kernel.store.failure is not None and kernel.config.journal.on_failure == "refuse":
+        session.line.append(self)
+        if self._method == "explain":
+            self.proceed()
+        elif kernel.store.failure is not None and kernel.config.journal.on_failure == "refuse":
             kernel.store.post(Probe(), self._probed)
         else:
-            self._forward()
+            self._accepted()
 
     def _probed(self, _result: None, error: Exception | None) -> None:
         if error is not None:
             self._end_unrun(journal_unavailable(error).encode())
         else:
-            self._forward()
+            self._accepted()
+
+    def _accepted(self) -> None:
+        if self._prepare is None:
+            self.proceed()
+        else:
+            self._prepare(self)
+
+    def proceed(self) -> None:
+        """What had to be known before is known: forward the submission when its turn comes."""
+        self._ready = True
+        self._advance()
+
+    def hold_to(self, approval: StoredApproval) -> None:
+        """Make this a run under that stored plan."""
+        self._approval = approval
+
+    def set_source(self, params: bytes, src: str) -> None:
+        """What to run, when the request only named it."""
+        self._params, self._src = params, src
+
+    def refuse(self, error: RpcError) -> None:
+        """End a submission that must not be forwarded."""
+        self._note_refusal(error.encode())
+        self._end_unrun(error.encode())
+
+    def _advance(self) -> None:
+        line = self.session.line
+        while line and (line[0]._ready or line[0]._over):
+            first = line.popleft()
+            if not first._over:
+                first._forward()
 
     def _forward(self) -> None:
         self.session.with_worker(self._send, lambda error: self._end_unrun(error.encode()))
@@ -119,11 +179,22 @@ class Submission:
             return
         self._worker = worker
         number = 0 if self.task is None else self.task.number
-        self._call_id = worker.call("exec", self._params, self.caller, self._ended, number)
+        approval = b"" if self._approval is None else self._approval.message(self._kernel.now_ns())
+        self._call_id = worker.call(
+            self._method, self._params, self.caller, self._ended, number, approval=approval
+        )
         if not self._over:
             self.session.submissions[self._call_id] = self
+            self.session.asked_as(self._call_id, self)
+            if self.task is not None and self.task.watched:
+                worker.send(Watch(number, True))
             if self._cancel_requested:
                 worker.send(Cancel(self._call_id))
+
+    def watch(self) -> None:
+        """Have the output of the task published while it runs."""
+        if self._worker is not None and self.task is not None and not self._over:
+            self._worker.send(Watch(self.task.number, True))
 
     def cancel(self) -> None:
         """Ask for the end of the submission, waiting or running."""
@@ -150,12 +221,18 @@ class Submission:
         if self._begun:
             close_all(fds)
             return
+        refusal = self._judged(started)
+        if refusal is not None:
+            close_all(fds)
+            self._stop(refusal)
+            return
         self._begun = True
         self._head = started.head
         wall_s = kernel.config.limits.exec_wall_s
         if wall_s:
             self._deadline = kernel.loop.call_later(wall_s, self.cancel)
         self._entry = kernel.store.reserve_entries(1)
+        self._rows = SubmissionRows(kernel.store, self._entry)
         begin = BeginSubmission(
             entry_id=self._entry,
             owner=self.session.owner,
@@ -168,6 +245,10 @@ class Submission:
             effects=started.effects,
             effect_kinds=tuple(dict.fromkeys(started.effect_kinds)),
             task=None if self.task is None else self.task.ref,
+            approval=self._approval.key
+            if self._approval is not None and started.uses_approval
+            else None,
+            audit=self._approval_used(started),
         )
         if started.wait:
             kernel.store.post(begin, self._begun_waiting)
@@ -192,20 +273,84 @@ class Submission:
         elif self._may_continue(error):
             self._uncommitted = True
             worker.send(Go(self._call_id, 0))
+        elif self._approval is not None and isinstance(error, OperationRefused):
+            self._stop(self._approval.lost(error))
         else:
-            worker.send(Refuse(self._call_id))
-            worker.forget(self._call_id)
-            self._end_unrun(journal_unavailable(error).encode())
+            self._stop(journal_unavailable(error))
+
+    def _stop(self, error: RpcError) -> None:
+        """Tell the worker not to begin, and answer why."""
+        assert self._worker is not None
+        self._worker.send(Refuse(self._call_id))
+        self._worker.forget(self._call_id)
+        self._note_refusal(error.encode())
+        self._end_unrun(error.encode())
+
+    def _judged(self, started: Started) -> RpcError | None:
+        """Why a run that waits must not begin, by the policy as it is here and now. Whoever does
+        not wait runs already, and has no effects."""
+        if not started.wait:
+            return None
+        return refusal_of(self._kernel.policies, self.caller, started, self._approval)
+
+    def _approval_used(self, started: Started) -> tuple[AuditRow, ...]:
+        if self._approval is None or not started.uses_approval:
+            return ()
+        return (used_row(self._approval, self.caller, self._entry, started.ts),)
+
+    def _note_refusal(self, error: bytes) -> None:
+        """A run stopped by policy leaves an audit row."""
+        row = refusal_row(self._kernel.policies, self.session, self.caller, error)
+        if row is not None:
+            self._kernel.store.post(AppendAudit((row,)), _ignore)
 
     def _begun_running(self, _result: None, error: Exception | None) -> None:
         if error is not None:
             self._uncommitted = True
 
     def _may_continue(self, error: Exception) -> bool:
+        # An approval that cannot be used up admits nothing.
         return (
             isinstance(error, StoreUnavailable)
+            and self._approval is None
             and self._kernel.config.journal.on_failure == "continue"
         )
+
+    # -- while it runs, and after ------------------------------------------------------------------
+
+    def on_progress(self, worker: Worker, progress: Progress, fds: list[int]) -> None:
+        """Statement rows and inverses that do not wait for the end."""
+        try:
+            contents = self._contents(fds)
+            operation = WriteStatements(
+                owner=self.session.owner,
+                session=self.session.name,
+                principal=self.caller.principal,
+                task=None if self.task is None else self.task.ref,
+                statements=self._rows.statements(progress.statements, contents),
+                undo=self._rows.undo(progress.undo, contents),
+            )
+        except (ProtocolError, IndexError, OSError) as error:
+            self._violation(error, fds)
+            return
+        if not self._begun or self._uncommitted:
+            close_all(fds)
+            return
+        self.session.posts.post(operation, self._rows_written, large=contents.large)
+
+    def _rows_written(self, _skipped: int | None, error: StoreError | None) -> None:
+        # The work goes on without them (chapter 61 §8.2).
+        if error is not None:
+            self._kernel.metrics.count("shoal_journal_errors_total", "statement")
+
+    def _contents(self, fds: list[int]) -> Contents:
+        return Contents(fds, self.session.held, self._kernel.config.journal.output_cap_bytes)
+
+    def _violation(self, error: Exception, fds: list[int]) -> None:
+        close_all(fds)
+        log.error("worker.exit", session=self.session.name, err=str(error))
+        if self._worker is not None:
+            self._worker.kill("protocol: contents")
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -219,9 +364,12 @@ class Submission:
             case Failure() if self._begun:
                 self._broke_off(bytes(ending.error))
             case Failure():
+                self._note_refusal(bytes(ending.error))
                 self._end_unrun(bytes(ending.error))
             case RpcError():
                 self._broke_off(ending.encode())
+            case Reply() if self._on_reply is not None:
+                self._on_reply(self, read_content(ending.result, fds))
             case Reply():
                 close_all(fds)
                 self._end_unrun(internal("internal_error", "unexpected answer").encode())
@@ -234,30 +382,31 @@ class Submission:
         session.cwd = finished.cwd
         session.env_hash = finished.env_hash
         try:
-            contents = Contents(fds)
+            contents = self._contents(fds)
             body = contents.read(finished.body)
             operation = self._finish_operation(finished, contents)
         except (ProtocolError, IndexError, OSError) as error:
-            close_all(fds)
-            log.error("worker.exit", session=session.name, err=str(error))
-            if self._worker is not None:
-                self._worker.kill("protocol: contents")
+            self._violation(error, fds)
             self._post_begin()
             self._broke_off(internal("worker_lost", "session worker ended").encode())
             return
         kernel.metrics.observe("shoal_exec_duration_seconds", finished.dur_ns / 1e9)
 
-        def committed(result: Committed | None, error: Exception | None) -> None:
-            self._committed(finished, body, operation.ended_ns, result, error)
+        assert operation.cells is not None
+        ended = _Ended(finished, body, operation.ended_ns, operation.cells)
+
+        def committed(result: Committed | None, error: StoreError | None) -> None:
+            self._committed(ended, result, error)
 
         if self._uncommitted and kernel.config.journal.on_failure == "continue":
-            self._committed(finished, body, operation.ended_ns, None, None)
-        elif contents.large or session.finishing is not None:
-            self._post_begin()
-            self._finish_later(operation, committed)
+            session.unsaved.add(ended.cells)
+            self._answer_uncommitted(ended)
+        elif self._unposted is not None and not contents.large and not session.posts.waiting:
+            begin, self._unposted = self._unposted, None
+            kernel.store.post_all([(begin, self._begun_running), (operation, committed)])
         else:
             self._post_begin()
-            kernel.store.post(operation, committed)
+            session.posts.post(operation, committed, large=contents.large)
 
     def _finish_operation(self, finished: Finished, contents: Contents) -> FinishSubmission:
         kernel, session = self._kernel, self.session
@@ -265,15 +414,9 @@ class Submission:
             Output(output.kind, contents.stored(output.content))  # type: ignore[arg-type]
             for output in finished.outputs
         )
-        statements, undo = self._statement_rows(finished.statements, contents)
-        changed: list[tuple[str, bytes | None]] = []
-        removed: list[str] = []
-        cells = contents.read(finished.cells)
-        for cell in decode_cells(cells) if cells else ():
-            if cell.name.startswith("-"):
-                removed.append(cell.name[1:])
-            else:
-                changed.append((cell.name, cell.value))
+        statements = self._rows.statements(finished.statements, contents)
+        undo = self._rows.undo(finished.undo, contents)
+        state = decode_changes(contents.read(finished.cells))
         now_ns = kernel.now_ns()
         task_end = None
         if self.task is not None:
@@ -292,57 +435,19 @@ class Submission:
             transcript=finished.transcript or None,
             statements=statements,
             undo=undo,
-            cells=CellChanges(
-                session_id=session.row_id,
-                changed=tuple(changed),
-                removed=tuple(removed),
-                next_out=session.next_out,
-                last_used_ns=now_ns,
+            cells=session.unsaved.take(
+                CellChanges(
+                    session_id=session.row_id,
+                    changed=tuple([(cell.name, cell.value) for cell in state.changed]),
+                    removed=tuple(state.removed),
+                    next_out=session.next_out,
+                    last_used_ns=now_ns,
+                    pinned=tuple([digest for digest in state.pinned if digest in session.held]),
+                    unpinned=tuple(state.unpinned),
+                )
             ),
             task_end=task_end,
         )
-
-    def _statement_rows(
-        self, rows: list[StatementMessage], contents: Contents
-    ) -> tuple[tuple[Statement, ...], tuple[UndoRow, ...]]:
-        if not rows:
-            return (), ()
-        first = self._kernel.store.reserve_entries(len(rows))
-        statements: list[Statement] = []
-        undo: list[UndoRow] = []
-        for index, row in enumerate(rows):
-            if row.parent >= index:
-                raise ProtocolError("a statement before its parent")
-            statements.append(
-                Statement(
-                    id=first + index,
-                    parent_id=self._entry if row.parent < 0 else first + row.parent,
-                    ordinal=row.ordinal,
-                    ts=row.ts,
-                    dur_ns=row.dur_ns,
-                    cwd=row.cwd,
-                    src=row.src,
-                    ast=row.ast,
-                    effects=row.effects,
-                    effect_kinds=tuple(dict.fromkeys(row.effect_kinds)),
-                    status=row.status,
-                    ok=row.ok,
-                    outputs=tuple(
-                        Output(output.kind, contents.stored(output.content))  # type: ignore[arg-type]
-                        for output in row.outputs
-                    ),
-                )
-            )
-            undo += [
-                UndoRow(
-                    entry_id=first + index,
-                    op=item.op,  # type: ignore[arg-type]
-                    inverse=item.inverse.encode(),
-                    snapshot=None if item.snapshot is None else contents.stored(item.snapshot),
-                )
-                for item in row.undo
-            ]
-        return tuple(statements), tuple(undo)
 
     def _task_end(self, finished: Finished, contents: Contents, now_ns: int) -> TaskEnd:
         assert self.task is not None
@@ -355,74 +460,60 @@ class Submission:
             None if finished.ok else contents.read(finished.body),
         )
 
-    def _finish_later(
-        self,
-        operation: FinishSubmission,
-        committed: Callable[[Committed | None, Exception | None], None],
-    ) -> None:
-        """Store large contents first; endings of one session keep their order."""
-        previous = self.session.finishing
-        following = self._kernel.loop.create_task(self._ingest(operation, committed, previous))
-        self.session.finishing = following
-        following.add_done_callback(self._ingested)
-
-    def _ingested(self, following: asyncio.Task[None]) -> None:
-        if self.session.finishing is following:
-            self.session.finishing = None
-
-    async def _ingest(
-        self,
-        operation: FinishSubmission,
-        committed: Callable[[Committed | None, Exception | None], None],
-        previous: asyncio.Task[None] | None,
-    ) -> None:
-        store = self._kernel.store
-        ready: list[Output] = []
-        try:
-            for output in operation.outputs:
-                content = output.content
-                if isinstance(content, FileContent) or (
-                    isinstance(content, bytes) and len(content) >= INGEST_BYTES_MIN
-                ):
-                    content = await store.ingested(content)
-                ready.append(Output(output.kind, content))
-        except StoreError as error:
-            committed(None, error)
-            return
-        if previous is not None:
-            await asyncio.wait([previous])
-        store.post(msgspec.structs.replace(operation, outputs=tuple(ready)), committed)
-
-    def _committed(
-        self,
-        finished: Finished,
-        body: bytes,
-        ended_ns: int,
-        result: Committed | None,
-        error: Exception | None,
-    ) -> None:
-        kernel = self._kernel
+    def _committed(self, ended: _Ended, result: Committed | None, error: StoreError | None) -> None:
+        session, kernel = self.session, self._kernel
         if error is not None:
-            failure = journal_unavailable(error, ref=f"out:{finished.out}")
+            session.unsaved.add(ended.cells)
+            if self._may_continue(error):
+                self._answer_uncommitted(ended)
+                return
+            failure = journal_unavailable(error, ref=f"out:{ended.finished.out}")
             self._over_now("failed")
             self._end_task_unrecorded(failure.encode())
             self._answer(False, failure.encode())
             return
+        assert result is not None
+        session.unsaved.drop(ended.cells)
+        if session.unsaved:
+            # The commit before this one failed when this one was under way already.
+            rest = session.unsaved.take(CellChanges(session_id=session.row_id))
+
+            def saved(_result: None, failure: StoreError | None) -> None:
+                if failure is not None:
+                    session.unsaved.add(rest)
+                self._answer_committed(ended, result)
+
+            kernel.store.post(SaveCells(rest), saved)
+        else:
+            self._answer_committed(ended, result)
+
+    def _answer_committed(self, ended: _Ended, result: Committed) -> None:
+        finished = ended.finished
         self._over_now("ok" if finished.ok else finished.ending)
-        if result is not None:
-            kernel.events.submission_ended(
-                self.session,
-                self.caller,
-                entry=self._entry,
-                head=self._head,
-                ok=finished.ok,
-                committed=result,
-                ended_ns=ended_ns,
-                transcript=finished.transcript,
-                render=finished.render,
-            )
-        elif finished.ok and body.endswith(b"}"):
+        self.session.assigned(ended.cells)
+        self._kernel.events.submission_ended(
+            self.session,
+            self.caller,
+            entry=self._entry,
+            head=self._head,
+            ok=finished.ok,
+            committed=result,
+            ended_ns=ended.ended_ns,
+            transcript=finished.transcript,
+            render=finished.render,
+        )
+        self._answer_ended(ended, ended.body)
+
+    def _answer_uncommitted(self, ended: _Ended) -> None:
+        """The answer of a run that the store knows nothing about (chapter 61 §8.2)."""
+        finished, body = ended.finished, ended.body
+        self._over_now("ok" if finished.ok else finished.ending)
+        if finished.ok and body.endswith(b"}"):
             body = body[:-1] + b',"committed":false}'
+        self._answer_ended(ended, body)
+
+    def _answer_ended(self, ended: _Ended, body: bytes) -> None:
+        finished = ended.finished
         if self.task is not None:
             self._end_task(
                 end_state(finished.ending, self.task.state == CANCELLING),
@@ -430,6 +521,22 @@ class Submission:
                 None if finished.ok else body,
             )
         self._answer(finished.ok, body)
+
+    def conclude(self, result: bytes) -> None:
+        """The end of a submission that only planned: no row, no value."""
+        if self._over:
+            return
+        self._over_now("ok")
+        if self.task is not None:
+            end = TaskEnd(self.task.number, "completed", self._kernel.now_ns(), None, None)
+
+            def recorded(_result: bool | None, _error: Exception | None) -> None:
+                self._end_task("completed", None, None)
+                self._answer(True, result)
+
+            self._kernel.store.post(FinishTask(end), recorded)
+        else:
+            self._answer(True, result)
 
     def _end_unrun(self, error: bytes) -> None:
         """The submission ended without a row to finish: syntax error, denial, refusal."""
@@ -462,6 +569,7 @@ class Submission:
             self._deadline.cancel()
         self.session.queued -= 1
         self.session.submissions.pop(self._call_id, None)
+        self._advance()
         self._kernel.metrics.count("shoal_exec_total", _OUTCOMES.get(outcome, outcome))
         self._kernel.quieter()
 

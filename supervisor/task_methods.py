@@ -20,8 +20,10 @@ from ipc.methods import (
     TaskHeldResult,
     TaskParams,
 )
+from supervisor import plan_methods
 from supervisor.connection import RouterCall
 from supervisor.submissions import (
+    Answer,
     Submission,
     check_accepting,
     journal_unavailable,
@@ -66,40 +68,35 @@ def execute(kernel: Kernel, call: RouterCall) -> None:
     if params.async_ is not None and params.background is not None:
         invalid_params("`background` is an alias of `async`: give one of them")
     attachment = _attached(call)
-    if mode != "run":
-        _refuse_mode(mode)
-    if not attachment.caller.has_policy:
-        raise RpcError(
-            Code.LEASH_DENIED,
-            "leash denied execution",
-            "policy_denied",
-            effects=[{"kind": "opaque"}],
-            cause="no_policy",
-        )
     check_accepting(kernel, attachment.session)
     if params.async_ or params.background:
         _execute_as_task(kernel, call, params, None)
     elif params.timeout_ms is not None:
         _execute_as_task(kernel, call, params, params.timeout_ms)
     else:
-        Submission(
-            kernel,
-            attachment.session,
-            attachment.caller,
-            call.params,
-            params.src,
-            lambda ok, body: _give(call, ok, body),
-        ).submit()
+        _submission(kernel, call, params, lambda ok, body: _give(call, ok, body)).submit()
 
 
-def _refuse_mode(mode: str) -> None:
-    if mode == "approved":
-        raise RpcError(
-            Code.LEASH_DENIED,
-            'mode "approved" requires an approved plan_ref: plan → cap.request → plan.apply',
-            "not_approved",
-        )
-    invalid_params("mode plan is not served by this kernel")
+def _submission(
+    kernel: Kernel, call: RouterCall, params: ExecParams, answer: Answer, task: Task | None = None
+) -> Submission:
+    """The submission of an `exec`, as its mode says."""
+    attachment = _attached(call)
+    mode = params.mode
+    return Submission(
+        kernel,
+        attachment.session,
+        attachment.caller,
+        call.params,
+        params.src,
+        answer,
+        task,
+        method="plan" if mode == "plan" else "exec",
+        prepare=plan_methods.approved_run(kernel, params.src, params.plan_ref)
+        if mode == "approved"
+        else None,
+        on_reply=plan_methods.planned(kernel) if mode == "plan" else None,
+    )
 
 
 def _execute_as_task(
@@ -115,7 +112,8 @@ def _execute_as_task(
 
     def ended(ok: bool, body: bytes) -> None:
         if waiting:
-            _give(call, ok, body)
+            # A plan has no value of its own to answer with.
+            _give(call, ok, _encode_json(started) if ok and params.mode == "plan" else body)
 
     def timed_out() -> None:
         if recorded.done() and recorded.result() is None:
@@ -131,9 +129,7 @@ def _execute_as_task(
         elif not waiting:
             call.answer(_encode_json(started))
 
-    submission = Submission(
-        kernel, session, attachment.caller, call.params, params.src, ended, task
-    )
+    submission = _submission(kernel, call, params, ended, task)
     session.task_submissions[task.number] = submission
     record_task(kernel, session, task, committed)
     submission.submit()

@@ -24,6 +24,7 @@ from ipc.methods import (
 from journal.blobs import BlobVisible, ReadBlob
 from journal.errors import BlobDamaged, BlobMissing
 from journal.query import EntryFilter, QueryEntriesJson, Visibility
+from leash.verdict import ALLOW
 from supervisor.connection import RouterCall
 from supervisor.contents import close_all, read_content
 from supervisor.worker_process import Ending, Worker
@@ -163,13 +164,22 @@ def _one_line_json(data: bytes) -> bytes | None:
     return msgspec.json.format(data, indent=-1)
 
 
+def may_read_journal(kernel: Kernel, attachment: Attachment) -> bool:
+    """The gate of `journal.query`; the local human is exempt."""
+    caller = attachment.caller
+    if caller.local_human:
+        return True
+    standing = kernel.policies.standing(caller.principal, caller.caps)
+    return standing.word({"kind": "journal_read"}) == ALLOW
+
+
 async def journal_query(kernel: Kernel, call: RouterCall) -> bytes:
     params: JournalQueryParams = decode_params(call.params, METHODS["journal.query"].decoder)
     kind = params.kind if params.kind is not None else "submission"
     if kind not in ("submission", "statement", "all"):
         invalid_params("`kind` must be submission, statement or all")
     attachment = _attached(call)
-    if not attachment.caller.has_policy:
+    if not may_read_journal(kernel, attachment):
         raise RpcError(
             Code.LEASH_DENIED,
             "journal_read is not allowed",

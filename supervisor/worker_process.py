@@ -30,6 +30,7 @@ from ipc.messages import (
     Held,
     Ping,
     Pong,
+    Progress,
     Ready,
     Reply,
     Started,
@@ -54,6 +55,7 @@ class Listener(Protocol):
 
     def on_ready(self, worker: Worker, ready: Ready) -> None: ...
     def on_started(self, worker: Worker, started: Started, fds: list[int]) -> None: ...
+    def on_progress(self, worker: Worker, progress: Progress, fds: list[int]) -> None: ...
     def on_emit(self, worker: Worker, emit: Emit) -> None: ...
     def on_task_output(self, worker: Worker, output: TaskOutput) -> None: ...
     def on_terminal_changed(self, worker: Worker, change: TerminalChanged) -> None: ...
@@ -105,6 +107,7 @@ class Worker:
         on_ending: OnEnding,
         task: int = 0,
         pty: int = 0,
+        approval: bytes = b"",
     ) -> int:
         """Forward a call; returns its id. `on_ending` may run before this returns if it is dead."""
         call_id = self._next_call
@@ -113,7 +116,7 @@ class Worker:
             on_ending(self._lost_error(None), [])
             return call_id
         self._calls[call_id] = on_ending
-        self._channel.send(Call(call_id, method, params, caller, task, pty))
+        self._channel.send(Call(call_id, method, params, caller, task, pty, approval))
         return call_id
 
     def forget(self, call_id: int) -> None:
@@ -163,6 +166,8 @@ class Worker:
                 self._violation("a start of no call")
                 return
             self._listener.on_started(self, message, fds)
+        elif isinstance(message, Progress):
+            self._listener.on_progress(self, message, fds)
         elif isinstance(message, Held):
             held = self._held.pop(message.id, None)
             if held is not None:

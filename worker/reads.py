@@ -17,6 +17,8 @@ import msgspec
 
 from ipc.jsonrpc import Code, RpcError, decode_params, invalid_params
 from ipc.methods import METHODS, CompleteParams, PathObject, ValueGetParams
+from leash.effects import ENV_READ, names
+from leash.verdict import ALLOW
 from worker.language.complete import partial
 from worker.submission import requested_budget
 from worker.values.render import block, bound_render, strip_terminal
@@ -59,8 +61,10 @@ def session_env(session: Session, call: Call) -> bytes:
             pairs[name.decode("utf-8")] = value.decode("utf-8")
         except UnicodeDecodeError:
             continue
-    answer: dict[str, Any] = {"granted": call.caller.has_policy, "names": list(pairs)}
-    if call.caller.has_policy:
+    standing = session.policies.standing(call.caller.principal, call.caller.caps)
+    granted = standing.word(names(ENV_READ, pairs)) == ALLOW
+    answer: dict[str, Any] = {"granted": granted, "names": list(pairs)}
+    if granted:
         answer["env"] = pairs
     return _encode_json(answer)
 

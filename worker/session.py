@@ -24,6 +24,7 @@ import msgspec
 
 from ipc.jsonrpc import RpcError, decode_params, internal
 from ipc.messages import (
+    RESULT_CELL,
     Answer,
     Ask,
     Call,
@@ -39,39 +40,77 @@ from ipc.messages import (
     Inject,
     Ping,
     Pong,
+    Progress,
     Ready,
     Refuse,
     Reply,
+    SetPolicies,
     Shutdown,
     Started,
+    StateChanges,
     Suspend,
+    TaskOutput,
     ToWorker,
     Watch,
     decode_cells,
-    encode_cells,
+    encode_changes,
 )
 from ipc.methods import METHODS, ExecParams
-from worker import reads
+from worker import reads, terminal_calls
+from worker.authority import Hosts, Policies
+from worker.commands.capture import StreamName
+from worker.commands.processes import TABLE
 from worker.evaluate.evaluator import Evaluator
-from worker.evaluate.host import Host, Limits
+from worker.evaluate.host import Host, Limits, nowhere
+from worker.evaluate.state import StateKeeper
 from worker.evaluate.threads import evaluator_thread
 from worker.hosting import apply_settings, build_host
+from worker.journal_port import CURRENT_CALL, JournalPort, WouldBlock
+from worker.language import ast
 from worker.link import Link, LinkClosed, Parcel, read_content
+from worker.output_tail import OutputTail
 from worker.planning import Plan, derive
-from worker.saving import load_value, save_value
+from worker.ptys import PtyTable
+from worker.recording import Recorder
 from worker.submission import Preparer, Submission, run
-from worker.transcript import Transcript, out_number
-from worker.values.types import MISSING, Value
+from worker.transcript import ON_DEMAND, Transcript, out_number
+from worker.values.types import Value
 
 # A program without effects that is still running after this long is announced on its own.
 ANNOUNCE_AFTER_S: Final = 0.005
 
-READS: Final[dict[str, Callable[[Session, Call], bytes]]] = {
+CallHandler = Callable[["Session", Call], bytes]
+
+# Answered by the I/O thread itself.
+READS: Final[dict[str, CallHandler]] = {
     "session.cwd": reads.session_cwd,
     "session.env": reads.session_env,
     "session.names": reads.session_names,
     "value.get": reads.value_get,
+    "pty.send": terminal_calls.pty_send,
+    "pty.read": terminal_calls.pty_read,
+    "pty.resize": terminal_calls.pty_resize,
+    "pty.list": terminal_calls.pty_list,
 }
+
+# Answered on a thread of their own, which the I/O thread does not wait for.
+SLOW_CALLS: Final[dict[str, CallHandler]] = {
+    "pty.open": terminal_calls.pty_open,
+    "pty.close": terminal_calls.pty_close,
+}
+
+# Calls that take their turn at the evaluator, in the order they came.
+QUEUED: Final = frozenset(("exec", "plan", "explain"))
+
+
+def queued_params(call: Call) -> ExecParams:
+    """The parameters of a queued call; those of `explain` are its own. Raises RpcError."""
+    if call.method not in QUEUED:
+        raise internal("internal_error", f"no worker method {call.method}")
+    if call.method == "explain":
+        return ExecParams("")
+    params: ExecParams = decode_params(call.params, METHODS["exec"].decoder)
+    return params
 
 
 class Gate:
@@ -94,7 +133,8 @@ class Gate:
 
 class Session:
     # `_waiting` holds accepted submissions by call id until they end; `_gates` those that wait to
-    # begin; `_asks` questions to the router. Each is changed by both threads under `_lock`.
+    # begin; `_asks` questions to the router; `_running` is the submission the evaluator is at. Each is
+    # changed by both threads under `_lock`.
     # `evaluator` belongs to the evaluator thread; the I/O thread only reads plain attributes of it.
 
     def __init__(self, link: Link, init: Init, fds: list[int]) -> None:
@@ -105,7 +145,7 @@ class Session:
         self._lock = threading.Lock()
         self._waiting: dict[int, Submission] = {}
         self._gates: dict[int, Gate] = {}
-        self._asks: dict[int, queue.SimpleQueue[tuple[bool, bytes]]] = {}
+        self._asks: dict[int, queue.SimpleQueue[tuple[bool, bytes, int]]] = {}
         self._next_ask = 1
         self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
         self._results: dict[int, list[int]] = {}
@@ -113,22 +153,36 @@ class Session:
         self._env_pairs: tuple[tuple[bytes, bytes], ...] = ()
         self._env_hash = ""
         self.preparer = Preparer()
+        self.policies = Policies()
         self._unannounced: Started | None = None
-        self.transcript = Transcript(init.next_out, init.transcript_values, init.transcript_bytes)
+        self._running: Submission | None = None
+        # Held while rows are handed over and sent, so that they arrive in order.
+        self.reporting = threading.Lock()
+        self.transcript = Transcript(
+            init.next_out, init.transcript_values, init.transcript_bytes, self._load_result
+        )
+        self.journal = JournalPort(self)
         self._config: dict[str, Any] = msgspec.json.decode(init.config)
         self.evaluator = Evaluator(os.fsdecode(init.cwd), dict(init.environment), self._host(init))
         self.evaluator.channels.on_emit = self._emitted
-        for warning in () if init.restored else apply_settings(self.evaluator, self._config):
+        self.terminals = PtyTable()
+        self.evaluator.host.journal = self.journal
+        self.state = StateKeeper(
+            self.evaluator, load_content=self.journal.load, read_secret=self._read_secret
+        )
+        cells = read_content(init.cells, fds)
+        for warning in () if cells else apply_settings(self.evaluator, self._config):
             _note(f"warning: {warning}")
-        self.lost = self._restore(read_content(init.cells, fds))
+        self.lost = self._restore(cells)
         self.note_places()
+        self.hosts = Hosts(self.evaluator.host, self.policies, init.owner)
 
     def _host(self, init: Init) -> Host:
         return build_host(
             self._config,
             principal=init.owner,
             limits=Limits(init.capture_bytes, init.spill_bytes),
-            sink=lambda _value: None,
+            sink=nowhere,
             echo="quiet",
             note=_note,
         )
@@ -144,8 +198,7 @@ class Session:
 
     def derive(self, node: Any) -> Plan:
         """The plan of a statement of a sourced program, with the names bound now."""
-        values, _commands = self.evaluator.bound_names()
-        return derive(node, values.__contains__)
+        return derive(self.evaluator, ast.Program([node])).plan
 
     def note_places(self) -> None:
         """Look again at what a program with effects may have changed outside its bindings."""
@@ -175,25 +228,44 @@ class Session:
         if caller.repl:
             self._results.setdefault(caller.connection, []).append(number)
 
-    def changed_cells(self, number: int, stored: Value, expired: list[int]) -> bytes:
-        """The state this submission changed, encoded for the store; a leading `-` removes a
-        cell."""
-        cells = [Cell(f"out:{number}", save_value(stored))]
-        cells += [Cell(f"-out:{gone}") for gone in expired]
-        return encode_cells(cells)
+    def changes(self, number: int, stored: Value, expired: list[int]) -> bytes:
+        """The state this submission changed, encoded for the store."""
+        state = self.state
+        cells = state.changed()
+        cells.append(state.result(f"{RESULT_CELL}{number}", stored))
+        cells += [state.forget(f"{RESULT_CELL}{gone}") for gone in expired]
+        pinned, unpinned = state.content_changes()
+        return encode_changes(
+            StateChanges(
+                [Cell(cell.name, cell.data) for cell in cells if cell.kept],
+                [cell.name for cell in cells if not cell.kept],
+                [bytes.fromhex(digest) for digest in pinned],
+                [bytes.fromhex(digest) for digest in unpinned],
+            )
+        )
 
     def _restore(self, data: bytes) -> list[str]:
         """Bring stored state back; returns the names that are lost, sorted."""
-        lost: list[str] = []
-        for cell in decode_cells(data) if data else ():
-            number = out_number(cell.name)
-            if number is None:
-                continue
-            value = load_value(cell.value)
-            if value is MISSING:
-                lost.append(cell.name)
-            self.transcript.restore(number, value, len(cell.value or b""))
+        cells = [(cell.name, cell.value) for cell in decode_cells(data)] if data else []
+        lost = self.state.restore(cells)
+        results = [(name, value, len(value or b"")) for name, value in cells]
+        results += [(name, ON_DEMAND, size) for name, size in self.init.results]
+        numbered = [(out_number(name), value, size) for name, value, size in results]
+        for number, value, size in sorted((n, v, s) for n, v, s in numbered if n is not None):
+            if value is None:
+                lost.append(f"{RESULT_CELL}{number}")
+            self.transcript.restore(number, value, size)
         return sorted(lost)
+
+    def _load_result(self, number: int, data: bytes) -> Value:
+        """A stored result when somebody wants it; MISSING when it cannot be brought back."""
+        if data is ON_DEMAND:
+            data = self.journal.stored_cell(f"{RESULT_CELL}{number}") or b""
+        return self.state.read_result(data)
+
+    def _read_secret(self, name: str) -> bytes | None:
+        secrets = self.evaluator.host.secrets
+        return None if secrets is None else secrets.read(name)
 
     # -- the I/O thread ----------------------------------------------------------------------------
 
@@ -208,10 +280,24 @@ class Session:
                 handler(self, message, fds)
 
     def _receive(self) -> tuple[ToWorker, list[int]] | None:
-        """The next message. A submission that does not end at once is announced meanwhile."""
-        if self._unannounced is not None and not self.link.wait(ANNOUNCE_AFTER_S):
-            self._announce_late()
+        """The next message. A submission that does not end at once is reported meanwhile."""
+        while self._to_be_reported() and not self.link.wait(ANNOUNCE_AFTER_S):
+            self._report_running()
         return self.link.receive()
+
+    def _to_be_reported(self) -> bool:
+        """Whether a submission runs, or is about to, of which the router knows too little."""
+        running = self._running
+        if running is None:
+            return bool(self._waiting)
+        return running.recorder is None or not running.recorder.reporting
+
+    def _report_running(self) -> None:
+        self._announce_late()
+        running = self._running
+        if running is not None and running.recorder is not None:
+            running.recorder.reporting = True
+            self.report(running.call.id, running.recorder)
 
     def _announce_late(self) -> None:
         with self._lock:
@@ -220,15 +306,16 @@ class Session:
                 self.link.send(started)
 
     def _call(self, call: Call, _fds: list[int]) -> None:
+        read = READS.get(call.method)
+        if read is not None:
+            self._answer_call(call, read)
+            return
+        slow = SLOW_CALLS.get(call.method)
+        if slow is not None:
+            self._beside(call, slow)
+            return
         try:
-            read = READS.get(call.method)
-            if read is not None:
-                self._reply(call.id, read(self, call))
-                return
-            if call.method != "exec":
-                raise internal("internal_error", f"no worker method {call.method}")
-            params: ExecParams = decode_params(call.params, METHODS["exec"].decoder)
-            work = Submission(call, params, self.evaluator.session_cancel.child())
+            work = self._accepted(call, queued_params(call))
         except RpcError as error:
             self.link.send(Failure(call.id, error.encode()))
             return
@@ -241,7 +328,45 @@ class Session:
             self._waiting[call.id] = work
         self._queue.put(work)
 
-    def _reply(self, call_id: int, result: bytes) -> None:
+    def _answer_call(self, call: Call, serve: CallHandler) -> None:
+        CURRENT_CALL.set(call.id)
+        try:
+            self.reply(call.id, serve(self, call))
+        except RpcError as error:
+            self.link.send(Failure(call.id, error.encode()))
+        except LinkClosed:
+            raise
+        except WouldBlock:
+            # It needs an answer of the router, which only this thread can receive. Reads change
+            # nothing, so it starts again beside.
+            self._beside(call, serve)
+        except Exception:  # noqa: BLE001 - one broken call must not end the session
+            self.link.send(Failure(call.id, _unexpected().encode()))
+
+    def _beside(self, call: Call, serve: CallHandler) -> None:
+        """Answer a call on a thread of its own."""
+        threading.Thread(
+            target=self._answer_slowly, args=(call, serve), name=call.method, daemon=True
+        ).start()
+
+    def _answer_slowly(self, call: Call, serve: CallHandler) -> None:
+        with contextlib.suppress(LinkClosed):
+            self._answer_call(call, serve)
+
+    def _accepted(self, call: Call, params: ExecParams) -> Submission:
+        work = Submission(call, params, self.evaluator.session_cancel.child())
+        task = call.task
+        if task:
+
+            def publish(stream: StreamName, count: int, tail: str) -> None:
+                with contextlib.suppress(LinkClosed):
+                    self.link.send(TaskOutput(task, stream, count, tail))
+
+            work.tail = OutputTail(publish)
+        return work
+
+    def reply(self, call_id: int, result: bytes) -> None:
+        """Answer a call that is no run."""
         with Parcel() as parcel:
             self.link.send(Reply(call_id, parcel.content(result)), parcel.fds)
 
@@ -261,15 +386,22 @@ class Session:
         with self._lock:
             work = self._waiting.get(cancel.id)
         if work is not None:
-            work.token.cancel()
+            work.cancel()
 
     def _suspend(self, suspend: Suspend, _fds: list[int]) -> None:
+        def held(done: bool) -> None:
+            with contextlib.suppress(LinkClosed):
+                self.link.send(Held(suspend.id, done))
+
         with self._lock:
             work = self._waiting.get(suspend.call)
-        done = False
-        if work is not None:
-            done = work.hold(suspend.hold)
-        self.link.send(Held(suspend.id, done))
+        if work is None:
+            held(False)
+        elif suspend.hold:
+            work.suspend(held)
+        else:
+            work.resume()
+            held(True)
 
     def _inject(self, inject: Inject, _fds: list[int]) -> None:
         from worker.values.json_codec import from_plain
@@ -278,8 +410,15 @@ class Session:
             inject.channel, from_plain(msgspec.json.decode(inject.payload))
         )
 
-    def _watch(self, _watch: Watch, _fds: list[int]) -> None:
-        return None
+    def _set_policies(self, message: SetPolicies, _fds: list[int]) -> None:
+        self.policies.update(message.entries)
+
+    def _watch(self, watch: Watch, _fds: list[int]) -> None:
+        with self._lock:
+            running = [work for work in self._waiting.values() if work.call.task == watch.task]
+        for work in running:
+            if work.tail is not None:
+                work.tail.watch(watch.on)
 
     def _ping(self, ping: Ping, _fds: list[int]) -> None:
         self.link.send(Pong(ping.number))
@@ -287,16 +426,22 @@ class Session:
     def _answer(self, answer: Answer, fds: list[int]) -> None:
         with self._lock:
             waiting = self._asks.pop(answer.id, None)
-        body = read_content(answer.body, fds)
+        body, fd = read_content(answer.body, fds), -1
+        if fds and answer.body.fd < 0:
+            # A descriptor without content is what was asked for itself.
+            fd = fds[0]
         if waiting is not None:
-            waiting.put((answer.ok, body))
+            waiting.put((answer.ok, body, fd))
 
-    def _shutdown(self, _shutdown: Shutdown, _fds: list[int]) -> None:
-        self.evaluator.session_cancel.cancel()
+    def _shutdown(self, shutdown: Shutdown, _fds: list[int]) -> None:
+        TABLE.shorten(shutdown.grace_ms / 1000)
         with self._lock:
             running = list(self._waiting.values())
         for work in running:
-            work.token.cancel()
+            work.cancel()
+        self.evaluator.session_cancel.cancel()
+        self.evaluator.channels.close()
+        self.terminals.close_all()
         self._queue.put(None)
 
     # -- shared ------------------------------------------------------------------------------------
@@ -325,12 +470,27 @@ class Session:
             started, self._unannounced = self._unannounced, None
             return started
 
+    def report(self, call_id: int, recorder: Recorder) -> None:
+        """Tell the router what the rows of a submission are by now."""
+        self._announce_late()
+        with self.reporting, Parcel() as parcel:
+            statements, undo = recorder.hand_over(parcel)
+            if statements or undo:
+                self.link.send(Progress(call_id, statements, undo), parcel.fds)
+
+    def report_progress(self) -> None:
+        """Tell the router what the rows of the running submission are by now."""
+        running = self._running
+        if running is not None and running.recorder is not None:
+            self.report(running.call.id, running.recorder)
+
     def finish(self, finished: Finished, fds: list[int]) -> None:
         self.link.send(finished, fds)
 
-    def ask(self, call_id: int, op: str, params: bytes) -> tuple[bool, bytes]:
-        """Ask the router from an evaluator thread and wait for its answer."""
-        waiting: queue.SimpleQueue[tuple[bool, bytes]] = queue.SimpleQueue()
+    def ask(self, call_id: int, op: str, params: bytes) -> tuple[bool, bytes, int]:
+        """Ask the router from an evaluator thread and wait for its answer: whether it is one, its
+        body, and a descriptor that came with it or -1."""
+        waiting: queue.SimpleQueue[tuple[bool, bytes, int]] = queue.SimpleQueue()
         with self._lock:
             ask_id = self._next_ask
             self._next_ask += 1
@@ -349,6 +509,8 @@ class Session:
     def _evaluate_forever(self) -> None:
         try:
             while (work := self._queue.get()) is not None:
+                CURRENT_CALL.set(work.call.id)
+                self._running = work
                 try:
                     run(self, work)
                 except LinkClosed:
@@ -356,7 +518,9 @@ class Session:
                 except Exception:  # noqa: BLE001 - one broken call must not end the session
                     self.link.send(Failure(work.call.id, _unexpected().encode()))
                 finally:
+                    work.over()
                     with self._lock:
+                        self._running = None
                         self._waiting.pop(work.call.id, None)
                         self._gates.pop(work.call.id, None)
         except LinkClosed:
@@ -366,6 +530,7 @@ class Session:
 
 _HANDLERS: Final[dict[type, Callable[[Session, Any, list[int]], None]]] = {
     Call: Session._call,
+    SetPolicies: Session._set_policies,
     Go: Session._go,
     Refuse: Session._refuse,
     Cancel: Session._cancel,

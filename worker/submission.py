@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -23,14 +25,18 @@ from ipc.messages import Call, Content, Failure, Finished, Output, Started
 from ipc.methods import ExecParams
 from worker.errors import Cancelled, Raised
 from worker.evaluate.cancel import CancelToken
-from worker.evaluate.evaluator import Position
+from worker.evaluate.evaluator import Evaluator, Position
+from worker.evaluate.tasks import ProcessGroups
 from worker.language import ParseContext, ParseError, parse
 from worker.link import Parcel
-from worker.planning import Plan, derive
-from worker.recording import Recorder, first_word, outcome_outputs
+from worker.output_tail import OutputTail
+from worker.planning import PURE, Derived, Plan, derive, is_pure, nothing
+from worker.recording import Recorder, first_word, outcome_outputs, packed
+from worker.suspension import Suspension
 from worker.values.render import block, bound_render, strip_terminal
-from worker.values.types import ErrorValue, Outcome, Table, Value, type_name
+from worker.values.types import ErrorValue, LazyBytes, Outcome, Table, Value, type_name
 from worker.values.wire import Budget, elide, encode
+from worker.verdicts import answer_plan, verdict_of
 
 if TYPE_CHECKING:
     from worker.session import Session
@@ -41,15 +47,44 @@ _encode_json = msgspec.json.Encoder().encode
 
 @dataclass(slots=True)
 class Submission:
-    """A queued `exec`. `token` may be cancelled at any time, also before it runs."""
+    """A queued `exec`. `token` may be cancelled at any time, also before it runs.
+
+    `suspension` is there while it is held; `groups` are the programs it runs; `tail` is there when
+    it runs as a task, whose output can be watched; `recorder` from the begin of its evaluation on.
+    """
 
     call: Call
     params: ExecParams
     token: CancelToken
+    groups: ProcessGroups = field(default_factory=ProcessGroups)
+    tail: OutputTail | None = None
+    suspension: Suspension | None = None
+    ended: bool = False
+    recorder: Recorder | None = None
 
-    def hold(self, hold: bool) -> bool:
-        """Stop or continue the evaluation; whether it stands (or runs) as asked."""
-        return False
+    def suspend(self, answered: Callable[[bool], None]) -> None:
+        """Hold it; `answered` gets whether it came to stand still."""
+        self.resume()
+        self.suspension = Suspension(self.token, self.groups, answered)
+        self.suspension.begin()
+        # The evaluator thread may have come to the end meanwhile, and seen no suspension.
+        if self.ended:
+            self.resume()
+
+    def resume(self) -> None:
+        suspension, self.suspension = self.suspension, None
+        if suspension is not None:
+            suspension.end()
+
+    def cancel(self) -> None:
+        """Ask for its end; a held one is continued first."""
+        self.resume()
+        self.token.cancel()
+
+    def over(self) -> None:
+        """Nothing of it is evaluated any more: it cannot be held from now on."""
+        self.ended = True
+        self.resume()
 
 
 def parse_error(error: ParseError) -> RpcError:
@@ -92,58 +127,69 @@ CACHED_PROGRAMS_MAX: Final = 256
 
 @dataclass(slots=True)
 class Prepared:
-    """A parsed program with what its journal rows say about it."""
+    """A parsed program with what its journal rows say about it. `statements` are the trees of its
+    top-level statements with their plans; `pure`: the plan is empty whatever the session holds."""
 
     program: Any
     ast_json: bytes
-    plan: Plan
     head: str
+    derived: Derived
     statements: list[tuple[bytes, Plan]]
+    pure: bool
 
 
 class Preparer:
-    """Parses and plans; the result depends on source, bindings and mode alone, so it is kept."""
+    """Parses and plans. Parsing depends on source, bindings and mode alone, so it is kept; so
+    is the plan of a program that can only compute. Any other plan is derived for every run."""
 
     # Prepared programs, oldest use first; evaluator thread only.
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()
 
-    def prepare(
-        self, src: str, repl: bool, values: frozenset[str], commands: frozenset[str]
-    ) -> Prepared:
+    def prepare(self, ev: Evaluator, src: str, repl: bool) -> Prepared:
         """Raises ParseError."""
+        values, commands = map(frozenset, ev.bound_names())
         key = (src, repl, values, commands)
         found = self._kept.get(key)
-        if found is not None:
+        if found is None:
+            found = self._parsed(src, ParseContext(repl=repl, values=values, commands=commands))
+            if len(src) <= CACHED_SOURCE_BYTES_MAX:
+                self._kept[key] = found
+                if len(self._kept) > CACHED_PROGRAMS_MAX:
+                    self._kept.popitem(last=False)
+        else:
             self._kept.move_to_end(key)
-            return found
-        program = parse(src, ParseContext(repl=repl, values=values, commands=commands))
-        plan = derive(program, values.__contains__)
+        return found if found.pure else planned(ev, found)
+
+    @staticmethod
+    def _parsed(src: str, context: ParseContext) -> Prepared:
+        program = parse(src, context)
         ast_json = _encode_json(program)
-        prepared = Prepared(
-            program, ast_json, plan, first_word(src), _statements(program, ast_json, plan, values)
+        statements = [(tree, PURE) for tree in _statements(program, ast_json)]
+        return Prepared(
+            program,
+            ast_json,
+            first_word(src),
+            nothing(len(statements)),
+            statements,
+            is_pure(program, frozenset(context.values)),
         )
-        if len(src) <= CACHED_SOURCE_BYTES_MAX:
-            self._kept[key] = prepared
-            if len(self._kept) > CACHED_PROGRAMS_MAX:
-                self._kept.popitem(last=False)
-        return prepared
 
 
-def _statements(
-    program: Any, ast_json: bytes, plan: Plan, values: frozenset[str]
-) -> list[tuple[bytes, Plan]]:
+def planned(ev: Evaluator, prepared: Prepared) -> Prepared:
+    """A parsed program with its plan in the session as it is now."""
+    derived = derive(ev, prepared.program)
+    trees = [tree for tree, _plan in prepared.statements]
+    statements = list(zip(trees, derived.statements, strict=True))
+    return replace(prepared, derived=derived, statements=statements)
+
+
+def _statements(program: Any, ast_json: bytes) -> list[bytes]:
     if len(program.stmts) == 1:
         # The only statement's tree is what stands between the brackets of the program's.
-        return [(ast_json[len(b'{"stmts":[') : -len(b"]}")], plan)]
-    return [
-        (
-            _encode_json(statement),
-            plan if plan.pure else derive(statement, values.__contains__),
-        )
-        for statement in program.stmts
-    ]
+        return [ast_json[len(b'{"stmts":[') : -len(b"]}")]]
+    return [_encode_json(statement) for statement in program.stmts]
 
 
 def run(session: Session, work: Submission) -> None:
@@ -153,32 +199,48 @@ def run(session: Session, work: Submission) -> None:
         error = raised_error(ErrorValue("cancelled", CANCELLED), None)
         session.link.send(Failure(call.id, error.encode()))
         return
-    values, commands = session.evaluator.bound_names()
+    if call.method != "exec":
+        answer_plan(session, call)
+        return
+    evaluator = session.evaluator
+    # What the derivation looks at is looked at with the caller's authority.
+    evaluator.host = session.hosts.of(call.caller.principal, call.caller.caps)
     try:
-        prepared = session.preparer.prepare(
-            work.params.src, call.caller.repl, frozenset(values), frozenset(commands)
-        )
+        prepared = session.preparer.prepare(evaluator, work.params.src, call.caller.repl)
     except ParseError as error:
         session.link.send(Failure(call.id, parse_error(error).encode()))
         return
+    plan = prepared.derived.plan
+    refusal, uses_approval = verdict_of(session, call, prepared.derived.leash)
+    if refusal is not None:
+        session.link.send(Failure(call.id, refusal.encode()))
+        return
+    if plan.effects:
+        evaluator.host = session.hosts.admitted(evaluator.host, plan.effects)
     started = Started(
         id=call.id,
         ast=Content(prepared.ast_json),
-        effects=prepared.plan.effects_json,
-        effect_kinds=prepared.plan.kinds,
-        opaque=prepared.plan.opaque,
+        effects=plan.effects_json,
+        effect_kinds=plan.kinds,
+        opaque=plan.opaque,
         cwd=session.cwd_bytes(),
         head=prepared.head,
         ts=time.time_ns(),
-        wait=not prepared.plan.pure,
+        # An approval is used up in the commit that opens the row: even a computation waits for it.
+        wait=uses_approval or not plan.pure,
+        reversibility=prepared.derived.leash.reversibility,
+        uses_approval=uses_approval,
     )
     if not session.announce(started):
         return
-    recorder = Recorder(session.cwd_bytes, prepared, session.derive)
+    recorder = Recorder(
+        session.cwd_bytes, prepared, session.derive, partial(session.report, call.id)
+    )
+    work.recorder = recorder
     clock = time.perf_counter_ns()
     value, failure = _evaluate(session, work, prepared.program, recorder)
     dur_ns = time.perf_counter_ns() - clock
-    if not prepared.plan.pure:
+    if not plan.pure:
         session.note_places()
     _finish(session, work, recorder, value, failure, dur_ns)
 
@@ -188,6 +250,8 @@ def _evaluate(
 ) -> tuple[Value, ErrorValue | None]:
     evaluator = session.evaluator
     evaluator.cancel = work.token
+    groups, evaluator.groups = evaluator.groups, work.groups
+    evaluator.tail = work.tail
     evaluator.hooks = recorder
     evaluator.repl = session.repl_names(work.call.caller)
     position: Position = "value" if work.params.position == "value" else "stmt"
@@ -202,12 +266,16 @@ def _evaluate(
     except MemoryError:
         return None, ErrorValue("custom", "out of memory")
     finally:
+        work.over()
         evaluator.pending_exit = None
         evaluator.hooks = None
         evaluator.repl = None
         # Tasks that the submission started live on below the session.
         work.token.hand_over(evaluator.session_cancel)
         evaluator.cancel = evaluator.session_cancel
+        evaluator.groups, evaluator.tail = groups, None
+        if work.tail is not None:
+            work.tail.finish()
 
 
 def _budget(call: Call, params: ExecParams) -> Budget:
@@ -235,7 +303,7 @@ def _finish(
     dur_ns: int,
 ) -> None:
     caller = work.call.caller
-    outputs: list[tuple[str, bytes]] = []
+    outputs: list[tuple[str, bytes | LazyBytes]] = []
     transcript = render_event = b""
     if error is not None:
         stored: Value = error
@@ -271,7 +339,10 @@ def _finish(
             % (ref.encode(), text_json)
         )
         session.remember_result(caller, number)
-    with Parcel() as parcel:
+    with session.reporting, Parcel() as parcel:
+        statements, undo = recorder.hand_over(parcel)
+        # What tasks of it record from now on goes by itself.
+        recorder.reporting = True
         session.finish(
             Finished(
                 id=work.call.id,
@@ -281,12 +352,13 @@ def _finish(
                 out=number,
                 dur_ns=dur_ns,
                 status=status,
-                outputs=[Output(kind, parcel.content(data)) for kind, data in outputs],
-                statements=recorder.messages(parcel),
+                outputs=[Output(kind, packed(parcel, data)) for kind, data in outputs],
+                statements=statements,
+                undo=undo,
                 started=session.unannounced(),
                 transcript=transcript,
                 render=render_event,
-                cells=parcel.content(session.changed_cells(number, stored, expired)),
+                cells=parcel.content(session.changes(number, stored, expired)),
                 cwd=session.cwd_bytes(),
                 env_hash=session.env_hash(),
             ),

@@ -51,6 +51,10 @@ def check_env_read(ev: Evaluator, *names: str) -> None:
     ev.host.authority.check({"kind": "env_read", "names": list(names)})
 
 
+def check_env_write(ev: Evaluator, name: str) -> None:
+    ev.host.authority.check({"kind": "env_write", "names": [name]})
+
+
 def check_secret(ev: Evaluator, name: str) -> None:
     ev.host.authority.check({"kind": "secret_use", "names": [name]})
 

@@ -12,6 +12,7 @@ from worker.evaluate.code import Thunk, span_of
 from worker.evaluate.compiler import Compiler, Position, compiles
 from worker.evaluate.names import find_name
 from worker.evaluate.operands import (
+    ENVIRONMENT,
     NAMESPACE_NAMES,
     classify,
     constant_value,
@@ -177,7 +178,35 @@ def compile_field(
     bound = specialise(body + "return read(frame[0], a)\n", values)
     if type(node.recv) is ast.Var and node.recv.name in NAMESPACE_NAMES:
         return _namespace_field(node, scope, bound)
+    if type(node.recv) is ast.Var and node.recv.name == ENVIRONMENT:
+        return _environment_field(node, scope, bound)
     return bound
+
+
+def _environment_field(node: ast.FieldExpr, scope: StaticScope, bound: Thunk) -> Thunk:
+    """`env.NAME` while `env` is unbound: a field of the builtin's outcome, but only this variable is
+    read of the environment."""
+    name, span = node.name, span_of(node)
+    find = find_name(ENVIRONMENT, scope)
+
+    def read(frame: Frame) -> Value:
+        if find(frame) is not MISSING:
+            return bound(frame)
+        from worker.builtins.authority import check_env_read
+        from worker.builtins.environment import environment_record
+        from worker.builtins.registry import structured_outcome
+
+        ev = frame[0]
+        try:
+            check_env_read(ev, name)
+            return field_value(
+                ev, structured_outcome(ENVIRONMENT, environment_record(ev)), name
+            )
+        except Raised as error:
+            error.at(span)
+            raise
+
+    return read
 
 
 def field_value(ev: Any, value: Value, name: str) -> Value:

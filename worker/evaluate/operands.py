@@ -311,10 +311,16 @@ def classify(compiler: Compiler, node: Any, scope: StaticScope, nested: int = 0)
 NAMESPACE_NAMES: Final = frozenset(("json", "yaml", "toml", "csv", "math", "http", "os", "config"))
 
 
+# The name whose fields are single variables, read one by one while it is unbound.
+ENVIRONMENT: Final = "env"
+
+
 def is_plain_field(node: ast.FieldExpr) -> bool:
     """Whether a field access is neither optional nor possibly a namespace member."""
-    namespace = type(node.recv) is ast.Var and node.recv.name in NAMESPACE_NAMES
-    return not node.optional and not namespace
+    named = type(node.recv) is ast.Var and (
+        node.recv.name in NAMESPACE_NAMES or node.recv.name == ENVIRONMENT
+    )
+    return not node.optional and not named
 
 
 def field_reader(name: str, span: Span) -> Callable[[Any, Value], Value]:

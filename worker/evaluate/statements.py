@@ -25,14 +25,12 @@ from worker.evaluate.compiler import (
 from worker.evaluate.control import compile_if
 from worker.evaluate.functions import command_code, command_maker, function_code, maker
 from worker.evaluate.names import declarer
-from worker.evaluate.operands import classify
+from worker.evaluate.operands import ENVIRONMENT, classify
 from worker.evaluate.operations import compile_assignment, condition
 from worker.evaluate.static import Frame, StaticScope
 from worker.evaluate.templates import indented, specialise
 from worker.language import ast
 from worker.values.types import Glob, Range, Span, Table, Value
-
-ENVIRONMENT: Final = "env"
 
 
 def _value(thunk: Thunk) -> Compiled:
@@ -146,6 +144,7 @@ def compile_assign(
 def _environment_write(
     compiler: Compiler, node: ast.Assign, name: str, scope: StaticScope
 ) -> Thunk:
+    from worker.builtins.authority import check_env_write
     from worker.values.convert import argv_word
 
     value, span, compound = compiler.value(node.value, scope), span_of(node), node.op != "set"
@@ -163,6 +162,7 @@ def _environment_write(
                 span=span,
             )
         try:
+            check_env_write(ev, name)
             ev.set_env(key, argv_word(result))
         except Raised as error:
             error.at(span)
