@@ -143,6 +143,88 @@ class SessionCells:
 
 
 @dataclass(frozen=True, slots=True)
+class Restorable:
+    """What a worker needs to take a session up again. `later` are cells left out, with their sizes;
+    `pinned` is content that values of the session are backed by, with its length."""
+
+    cells: list[tuple[str, bytes | None]]
+    later: list[tuple[str, int]]
+    pinned: list[tuple[bytes, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class RestorableState:
+    """The stored state of a session, without cells that begin with `optional` once these are larger
+    than `single_bytes_max` or, the last ones first, `total_bytes_max` together."""
+
+    session_id: int
+    optional: str
+    single_bytes_max: int
+    total_bytes_max: int
+
+    def run(self, source: Source) -> Restorable:
+        connection = source.connection
+        start, end = self.optional, self.optional[:-1] + chr(ord(self.optional[-1]) + 1)
+        cells = connection.execute(
+            """
+            SELECT cell, value FROM session_cell
+            WHERE session_id = ? AND NOT (cell >= ? AND cell < ?) ORDER BY cell
+            """,
+            (self.session_id, start, end),
+        ).fetchall()
+        sizes = connection.execute(
+            """
+            SELECT cell, length(value) FROM session_cell
+            WHERE session_id = ? AND cell >= ? AND cell < ? ORDER BY length(cell) DESC, cell DESC
+            """,
+            (self.session_id, start, end),
+        ).fetchall()
+        later: list[tuple[str, int]] = []
+        total = 0
+        for cell, size in sizes:
+            total += size or 0
+            if size is not None and (
+                size > self.single_bytes_max or total > self.total_bytes_max
+            ):
+                later.append((cell, size))
+        left_out = {cell for cell, _size in later}
+        cells += [
+            row
+            for row in connection.execute(
+                """
+                SELECT cell, CASE WHEN length(value) > ? THEN NULL ELSE value END FROM session_cell
+                WHERE session_id = ? AND cell >= ? AND cell < ?
+                """,
+                (self.single_bytes_max, self.session_id, start, end),
+            )
+            if row[0] not in left_out
+        ]
+        pinned = connection.execute(
+            """
+            SELECT hash, stored_len FROM pin JOIN blob USING (hash)
+            WHERE reason = 'value' AND holder = ?
+            """,
+            (str(self.session_id),),
+        ).fetchall()
+        return Restorable(cells, later, pinned)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCell:
+    """One stored cell; None when it is lost or not there."""
+
+    session_id: int
+    cell: str
+
+    def run(self, source: Source) -> bytes | None:
+        row = source.connection.execute(
+            "SELECT value FROM session_cell WHERE session_id = ? AND cell = ?",
+            (self.session_id, self.cell),
+        ).fetchone()
+        return None if row is None else row[0]
+
+
+@dataclass(frozen=True, slots=True)
 class SessionShares:
     session_id: int
 

@@ -16,10 +16,12 @@ import asyncio
 import contextlib
 import io
 import os
+import shutil
 import socket
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import multiprocess
@@ -76,7 +78,11 @@ class Launcher:
     # The zygote's state lives in multiprocess's module-level forkserver and is touched by the one
     # thread of `_thread` only.
 
-    def __init__(self) -> None:
+    def __init__(self, place: Path) -> None:
+        """`place` is a private directory for the zygote's socket; it is removed at the end."""
+        self._place = place
+        # Where multiprocess puts sockets; without this it leaves a directory behind when killed.
+        multiprocess.process.current_process()._config["tempdir"] = str(place)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="launcher")
         self._context = multiprocess.get_context("forkserver")
 
@@ -93,8 +99,13 @@ class Launcher:
             raise LaunchFailed(str(error)) from error
 
     def _ensure_zygote(self) -> None:
+        before = forkserver._forkserver._forkserver_address
         self._context.set_forkserver_preload(PRELOAD)
         forkserver.ensure_running()
+        if before is not None and before != forkserver._forkserver._forkserver_address:
+            # The socket of a zygote that died.
+            with contextlib.suppress(OSError):
+                os.unlink(before)
 
     def _launch(self, role: str, title: str, settings: dict[str, int]) -> Launched:
         self._ensure_zygote()
@@ -123,6 +134,7 @@ class Launcher:
         """End the zygote; processes it forked are not touched."""
         self._thread.submit(forkserver._forkserver._stop).result()
         self._thread.shutdown()
+        shutil.rmtree(self._place, ignore_errors=True)
 
 
 def _fork(child: Any) -> tuple[int, int]:

@@ -1,33 +1,251 @@
-"""What workers may ask of the router: journal rows and stored content of their own session.
+"""What workers may ask of the router: journal rows, stored content, spills (see ipc.questions).
 
-A worker is not trusted: every question is answered as for the principal of the call it was asked
-in, within the session it belongs to.
+A worker is not trusted. Every question is answered as for the principal of the call it was asked in,
+within the session it belongs to: rows and inverses by that principal's visibility, content that
+principal or the session may see, results of that session alone. Files are opened off the loop.
 
-Failure: anything unknown or not allowed answers an error object; the worker turns it into a
-language error.
+Failure: anything unknown, malformed or not allowed answers an error object; the worker turns it into
+a language error. A question of a worker that has ended is answered to nobody.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ipc.jsonrpc import RpcError, internal
-from ipc.messages import Answer, Ask, Content
+import msgspec
+import structlog
+
+from ipc.jsonrpc import Code, RpcError, internal, quota
+from ipc.messages import RESULT_CELL, Answer, Ask, Caller, Content
+from ipc.questions import (
+    PIECE_BYTES_MAX,
+    SPILLS_OPEN_MAX,
+    CellName,
+    ContentInfo,
+    ContentName,
+    ContentPiece,
+    Inverses,
+    InversesQuestion,
+    RowsQuestion,
+    Spill,
+    SpilledContent,
+)
+from journal.blobs import BlobVisible, ReadBlob
+from journal.errors import BlobDamaged, BlobMissing, StoreError
+from journal.query import EntryFilter, QueryEntriesJson, Visibility
+from journal.records import Barrier, FileContent, LinkBlob
+from journal.session_state import SessionCell
+from journal.undo import NewestUndo, UndoOfEntry
+from supervisor.contents import as_content
 
 if TYPE_CHECKING:
     from supervisor.kernel import Kernel
     from supervisor.sessions import Session
     from supervisor.worker_process import Worker
 
+log = structlog.get_logger()
+
+ROWS_BYTES_MAX: Final = 15 * 1024 * 1024
+ROWS_MAX: Final = 100_000
+_KINDS: Final = ("statement", "submission", "all")
+_encode = msgspec.json.Encoder().encode
+P = TypeVar("P", bound=msgspec.Struct)
+
 
 class Questions:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
+        self._answering: set[asyncio.Task[None]] = set()
 
     def answer(self, session: Session, worker: Worker, ask: Ask) -> None:
-        """Answer one question, now or later."""
-        self._refuse(worker, ask, internal("internal_error", f"unknown question {ask.op}"))
+        """Answer one question, later."""
+        task = self._kernel.loop.create_task(self._answer(session, worker, ask))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
 
-    @staticmethod
-    def _refuse(worker: Worker, ask: Ask, error: RpcError) -> None:
-        worker.send(Answer(ask.id, False, Content(error.encode())))
+    async def _answer(self, session: Session, worker: Worker, ask: Ask) -> None:
+        try:
+            serve = _SERVED.get(ask.op)
+            if serve is None:
+                raise internal("internal_error", f"unknown question {ask.op}")
+            body, fds = await serve(self, session, ask)
+        except RpcError as error:
+            worker.send(Answer(ask.id, False, Content(error.encode())))
+        except (StoreError, OSError, msgspec.DecodeError) as error:
+            log.warning("worker.question", session=session.name, op=ask.op, err=str(error))
+            refusal = internal("journal_unavailable", str(error))
+            worker.send(Answer(ask.id, False, Content(refusal.encode())))
+        else:
+            if not worker.alive or session.worker is not worker:
+                for fd in fds:
+                    os.close(fd)
+                return
+            worker.send(Answer(ask.id, True, body), fds)
+
+    # -- who asks ----------------------------------------------------------------------------------
+
+    def _visibility(self, session: Session, ask: Ask) -> Visibility | None:
+        """What the asking call may see of the journal; None when the call is not known."""
+        asker = session.askers.get(ask.call)
+        return None if asker is None else visibility_of(asker.caller)
+
+    def _journal_reader(self, session: Session, ask: Ask) -> Visibility:
+        seen = self._visibility(session, ask)
+        asker = session.askers.get(ask.call)
+        if seen is None or asker is None:
+            raise RpcError(
+                Code.LEASH_DENIED,
+                "journal_read is not allowed",
+                "policy_denied",
+                effects=[{"kind": "journal_read"}],
+            )
+        return seen
+
+    # -- rows --------------------------------------------------------------------------------------
+
+    async def rows(self, session: Session, ask: Ask) -> tuple[Content, list[int]]:
+        question = _decode(ask, RowsQuestion)
+        seen = self._journal_reader(session, ask)
+        kind = question.kind if question.kind in _KINDS else "statement"
+        wanted = EntryFilter(
+            principal=question.principal,
+            head=question.head,
+            kind=kind,  # type: ignore[arg-type]
+            limit=min(max(question.limit, 1), ROWS_MAX),
+        )
+        await self._settled(session)
+        return await as_content(
+            await self._kernel.store.load(QueryEntriesJson(wanted, seen, ROWS_BYTES_MAX))
+        )
+
+    async def inverses(self, session: Session, ask: Ask) -> tuple[Content, list[int]]:
+        question = _decode(ask, InversesQuestion)
+        self._journal_reader(session, ask)
+        principal = session.askers[ask.call].caller.principal
+        store = self._kernel.store
+        await self._settled(session)
+        entry = question.entry
+        if entry is None:
+            entry = await store.load(NewestUndo(session.owner, session.name, principal))
+        if entry is None or not 0 <= entry < 1 << 63:
+            return Content(b"null"), []
+        steps = await store.load(UndoOfEntry(entry, principal))
+        if not steps:
+            return Content(b"null"), []
+        inverses = [msgspec.json.decode(step.inverse_json) for step in steps]
+        return await as_content(_encode(Inverses(entry, inverses)))
+
+    async def _settled(self, session: Session) -> None:
+        """What the session recorded so far is there to be read."""
+        await session.posts.settled()
+        await self._kernel.store.commit(Barrier())
+
+    # -- content -----------------------------------------------------------------------------------
+
+    async def _visible(self, session: Session, ask: Ask, name: str) -> bool:
+        if _digest(name) in session.held:
+            return True
+        seen = self._visibility(session, ask)
+        if seen is None:
+            seen = Visibility(everything=False, principal="", owners=())
+        return await self._kernel.store.load(BlobVisible(name, seen, session.row_id))
+
+    async def lookup(self, session: Session, ask: Ask) -> tuple[Content, list[int]]:
+        name = _decode(ask, ContentName).hash
+        if not await self._visible(session, ask, name):
+            return Content(b"null"), []
+        try:
+            piece = await self._kernel.store.load(ReadBlob(name, 0, 0))
+        except (BlobMissing, BlobDamaged):
+            return Content(b"null"), []
+        session.held[bytes.fromhex(name)] = piece.total
+        return Content(_encode(ContentInfo(name, piece.total))), []
+
+    async def content(self, session: Session, ask: Ask) -> tuple[Content, list[int]]:
+        wanted = _decode(ask, ContentPiece)
+        unknown = RpcError(Code.UNKNOWN_REF, "unknown value hash", "unknown_hash")
+        if wanted.offset < 0 or wanted.length < 0:
+            raise unknown
+        if not await self._visible(session, ask, wanted.hash):
+            # It may be about to be linked by a row that is on its way.
+            await self._settled(session)
+            if not await self._visible(session, ask, wanted.hash):
+                raise unknown
+        length = min(wanted.length, PIECE_BYTES_MAX)
+        try:
+            piece = await self._kernel.store.load(ReadBlob(wanted.hash, wanted.offset, length))
+        except BlobMissing:
+            raise unknown from None
+        except BlobDamaged as error:
+            raise internal("corrupt_blob", str(error)) from None
+        return await as_content(piece.data)
+
+    async def cell(self, session: Session, ask: Ask) -> tuple[Content, list[int]]:
+        name = _decode(ask, CellName).name
+        if not name.startswith(RESULT_CELL):
+            raise internal("internal_error", "only results are read one by one")
+        data = await self._kernel.store.load(SessionCell(session.row_id, name))
+        return await as_content(data or b"")
+
+    # -- spills ------------------------------------------------------------------------------------
+
+    async def open_spill(self, session: Session, ask: Ask) -> tuple[Content, list[int]]:
+        if len(session.spills) >= SPILLS_OPEN_MAX:
+            raise quota("spills_open", SPILLS_OPEN_MAX, len(session.spills))
+        ours = await asyncio.to_thread(self._kernel.store.open_spill)
+        theirs = os.dup(ours)
+        session.spills[ask.id] = ours
+        return Content(_encode(Spill(ask.id))), [theirs]
+
+    async def adopt_spill(self, session: Session, ask: Ask) -> tuple[Content, list[int]]:
+        wanted = _decode(ask, SpilledContent)
+        fd = session.spills.pop(wanted.number, -1)
+        if fd < 0:
+            raise internal("internal_error", "no such spill")
+        limit = self._kernel.config.limits.spill_bytes
+        length = min(wanted.length, os.fstat(fd).st_size, limit)
+        store = self._kernel.store
+        stored = await store.ingested(FileContent(fd, length), capped=False)
+        await store.commit(LinkBlob(stored, session.row_id, self._kernel.now_ns()))
+        session.held[stored.hash] = stored.length
+        return Content(_encode(ContentInfo(stored.hash.hex(), stored.length))), []
+
+    async def drop_spill(self, session: Session, ask: Ask) -> tuple[Content, list[int]]:
+        fd = session.spills.pop(_decode(ask, Spill).number, -1)
+        if fd >= 0:
+            os.close(fd)
+        return Content(), []
+
+
+def visibility_of(caller: Caller) -> Visibility:
+    """Whose journal rows and blobs a caller may see (chapter 60 §5.16)."""
+    return Visibility(
+        everything=caller.local_human, principal=caller.principal, owners=(caller.principal,)
+    )
+
+
+def _decode(ask: Ask, kind: type[P]) -> P:
+    return msgspec.json.decode(ask.params, type=kind)
+
+
+def _digest(name: str) -> bytes:
+    try:
+        return bytes.fromhex(name)
+    except ValueError:
+        return b""
+
+
+_Served = Callable[[Questions, Any, Ask], Awaitable[tuple[Content, list[int]]]]
+_SERVED: Final[dict[str, _Served]] = {
+    "rows": Questions.rows,
+    "inverses": Questions.inverses,
+    "lookup": Questions.lookup,
+    "content": Questions.content,
+    "cell": Questions.cell,
+    "spill.open": Questions.open_spill,
+    "spill.adopt": Questions.adopt_spill,
+    "spill.drop": Questions.drop_spill,
+}

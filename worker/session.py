@@ -56,6 +56,8 @@ from ipc.messages import (
     encode_changes,
 )
 from ipc.methods import METHODS, ExecParams
+from leash.effects import OPAQUE, PROC_SPAWN, spawn, unit
+from leash.verdict import caps_admit
 from worker import reads, terminal_calls
 from worker.authority import Hosts, Policies
 from worker.commands.capture import StreamName
@@ -199,6 +201,14 @@ class Session:
     def derive(self, node: Any) -> Plan:
         """The plan of a statement of a sourced program, with the names bound now."""
         return derive(self.evaluator, ast.Program([node])).plan
+
+    def evaluator_for_terminal(self, caller: Caller, program: str) -> Evaluator:
+        """An evaluator that starts a terminal's program as the caller, beside whatever runs."""
+        evaluator = self.evaluator.child(cancel=self.evaluator.session_cancel.child())
+        by_name = caps_admit(caller.caps, PROC_SPAWN)
+        effect = spawn("", program) if by_name else unit(OPAQUE)
+        evaluator.host = Hosts.admitted(self.hosts.of(caller.principal, caller.caps), (effect,))
+        return evaluator
 
     def note_places(self) -> None:
         """Look again at what a program with effects may have changed outside its bindings."""

@@ -12,25 +12,40 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from ipc.jsonrpc import Code, RpcError
 from worker.values.types import MISSING, Value
 
 _PREFIX: Final = "out:"
 
+# The stored form of a result that has to be asked for.
+ON_DEMAND: Final = b"on demand"
+
+# Gets a result by its number from its stored form; MISSING when it cannot be brought back.
+LoadResult = Callable[[int, bytes], Value]
+
+
+class _Stored(NamedTuple):
+    data: bytes
+
 
 class Transcript:
-    # `_values` maps numbers to (value, wire bytes), oldest first; a lost result holds MISSING. All
-    # of it changes under `_lock`: evaluator threads add, the I/O thread reads.
+    # `_values` maps numbers to (value, wire bytes), oldest first; a lost result holds MISSING, one
+    # that came back holds its stored form until somebody wants it. All of it changes under `_lock`:
+    # evaluator threads add, the I/O thread reads.
 
-    def __init__(self, next_number: int, values_max: int, bytes_max: int) -> None:
+    def __init__(
+        self, next_number: int, values_max: int, bytes_max: int, load: LoadResult
+    ) -> None:
         self._lock = threading.Lock()
         self._values: OrderedDict[int, tuple[Value, int]] = OrderedDict()
         self._bytes = 0
         self._next = next_number
         self._values_max = values_max
         self._bytes_max = bytes_max
+        self._load = load
 
     @property
     def next_number(self) -> int:
@@ -45,8 +60,9 @@ class Transcript:
             self._bytes += size
             return number, self._shrink()
 
-    def restore(self, number: int, value: Value, size: int) -> None:
-        """Bring a result back; `value` MISSING marks it lost."""
+    def restore(self, number: int, stored: bytes | None, size: int) -> None:
+        """Bring a result back by its stored form; None marks it lost."""
+        value = MISSING if stored is None else _Stored(stored)
         with self._lock:
             self._values[number] = (value, size)
             self._bytes += size
@@ -74,14 +90,20 @@ class Transcript:
             raise RpcError(
                 Code.UNKNOWN_REF, "value ref expired from the transcript", "expired_ref", ref=ref
             )
-        if held[0] is MISSING:
+        value = held[0]
+        if type(value) is _Stored:
+            value = self._load(number, value.data)
+            with self._lock:
+                if self._values.get(number) is held:
+                    self._values[number] = (value, held[1])
+        if value is MISSING:
             raise RpcError(
                 Code.UNKNOWN_REF,
                 "value was lost when the session was restored",
                 "lost_value",
                 ref=ref,
             )
-        return held[0]
+        return value
 
 
 def out_number(ref: str) -> int | None:

@@ -22,7 +22,7 @@ from worker.evaluate.callables import Closure, Command
 from worker.evaluate.cancel import CancelToken
 from worker.evaluate.host import Host, nowhere
 from worker.evaluate.scopes import Scope
-from worker.values.types import Outcome, Path, Value, type_name
+from worker.values.types import MISSING, Outcome, Path, Value, type_name
 
 if TYPE_CHECKING:
     from worker.commands.capture import Tail
@@ -219,8 +219,9 @@ class Evaluator:
         """The binding snapshot for a parse context: value names and command names at top level."""
         values: set[str] = set()
         commands: set[str] = set()
-        for cell in self.root.bound():
-            (commands if type(cell.v) in (Closure, Command) else values).add(cell.name)
+        for cell in list(self.root.cells.values()):
+            if cell.v is not MISSING or cell.lost:
+                (commands if type(cell.v) in (Closure, Command) else values).add(cell.name)
         return values, commands
 
     def set_env(self, name: bytes, value: bytes) -> None:

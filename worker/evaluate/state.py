@@ -66,6 +66,10 @@ class SavedCell(NamedTuple):
     data: bytes | None
     lost: bool = False
 
+    @property
+    def kept(self) -> bool:
+        return self.data is not None or self.lost
+
 
 class StateKeeper:
     # What is known of the saved state, on the evaluator's thread alone:

@@ -12,6 +12,7 @@ cannot be started raises RuntimeError.
 
 from __future__ import annotations
 
+import contextvars
 import sys
 import threading
 from collections.abc import Callable
@@ -31,7 +32,9 @@ def evaluator_thread(target: Callable[[], object], name: str) -> threading.Threa
     """Start a daemon thread with a stack for deep evaluation."""
     if sys.getrecursionlimit() < PYTHON_FRAMES_MAX:
         sys.setrecursionlimit(PYTHON_FRAMES_MAX)
-    thread = threading.Thread(target=target, name=name, daemon=True)
+    # Whose call it works for goes on to the new thread.
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(target,), name=name, daemon=True)
     with _starting:
         before = threading.stack_size(STACK_BYTES)
         try:
