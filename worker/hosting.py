@@ -8,10 +8,12 @@ Failure: an alias or environment entry that cannot be installed is skipped and n
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from worker.commands.adapters import load_catalog
 from worker.commands.reef import Reef
 from worker.evaluate.evaluator import Evaluator
 from worker.evaluate.host import EchoMode, Host, Limits
@@ -30,8 +32,12 @@ def build_host(
     echo: EchoMode,
     note: Callable[[str], None],
 ) -> Host:
-    """The services of a new evaluator."""
+    """The services of a new evaluator. Adapters that cannot be used are noted."""
+    adapters = load_catalog(config, os.environ)
+    for warning in adapters.warnings:
+        note(f"warning: failed to load adapter: {warning}")
     return Host(
+        adapters=adapters,
         sink=sink,
         echo=echo,
         config=config,

@@ -21,6 +21,7 @@ import worker.evaluate.compiler
 import worker.main
 import worker.session
 import worker.syntax  # noqa: F401 - loaded for the children
+from worker.commands.adapters import bundled
 
 # Secrets of clients must not be inherited by anything a session starts.
 for _name in ("SHOAL_TOKEN", "SHOAL_TOKEN_FILE"):
@@ -34,6 +35,9 @@ if sys.platform == "linux":
     prctl.set_no_new_privs(1)
     # Give freed memory of the imports back before it is shared by every worker.
     ctypes.CDLL(None).malloc_trim(0)
+
+# Read once here, not once in every session.
+bundled()
 
 gc.collect()
 gc.freeze()
