@@ -74,11 +74,18 @@ class View:
 
 
 def view_of(
-    channel: str, *, owner: str, session: str, principal: str, sees_all_entries: bool
+    channel: str,
+    *,
+    owner: str,
+    session: str,
+    principal: str,
+    sees_all_entries: bool,
+    approver: bool = True,
 ) -> View:
     """The view of a caller attached to a session, by the rules of chapter 61 §9.2."""
     if channel == "approval":
-        return View(principal)
+        # Who may approve nothing sees what becomes of its own plans.
+        return View(principal, None, None if approver else principal)
     if channel == "journal" and sees_all_entries:
         return View(ALL_SPACE)
     if principal == owner:

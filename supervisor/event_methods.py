@@ -28,6 +28,7 @@ from supervisor.connection import RouterCall
 from supervisor.event_channels import View, view_of
 from supervisor.events import USER_PREFIX, EventLimit
 from supervisor.submissions import journal_unavailable
+from supervisor.value_methods import may_read_journal
 
 if TYPE_CHECKING:
     from supervisor.attachments import Attachment
@@ -42,13 +43,19 @@ def _attached(call: RouterCall) -> Attachment:
     return call.attachment
 
 
-def _view(attachment: Attachment, channel: str) -> View:
+def _view(kernel: Kernel, attachment: Attachment, channel: str) -> View:
+    caller = attachment.caller
     return view_of(
         channel,
         owner=attachment.session.owner,
         session=attachment.session.name,
         principal=attachment.principal,
-        sees_all_entries=attachment.caller.local_human,
+        sees_all_entries=caller.local_human
+        or (
+            kernel.policies.approves_everybody(caller.principal)
+            and may_read_journal(kernel, attachment)
+        ),
+        approver=kernel.policies.approves(caller.principal, caller.caps),
     )
 
 
@@ -91,7 +98,7 @@ def _limit_error(limit: EventLimit) -> RpcError:
 
 def subscribe(kernel: Kernel, call: RouterCall) -> None:
     params: EventsSubscribeParams = decode_params(call.params, METHODS["events.subscribe"].decoder)
-    view = _view(_attached(call), params.channel)
+    view = _view(kernel, _attached(call), params.channel)
     kernel.bus.subscriptions_max = kernel.config.quotas.subscriptions_per_connection
     try:
         kernel.bus.subscribe(call.connection, params.channel, view, params.since)
@@ -113,7 +120,7 @@ _read_decoder: Final = METHODS["events.read"].decoder
 
 def read(kernel: Kernel, call: RouterCall) -> None:
     params: EventsReadParams = decode_params(call.params, _read_decoder)
-    view = _view(_attached(call), params.channel)
+    view = _view(kernel, _attached(call), params.channel)
     reading = kernel.bus.read(params.channel, view, params.since, params.limit)
     if reading.log is None:
         call.answer(reading.answer())

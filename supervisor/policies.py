@@ -85,6 +85,10 @@ class Policies:
             return not tuple(caps)
         return may_approve(self.standing(principal), owner, local_human=False)
 
+    def approves(self, principal: str, caps: Iterable[str]) -> bool:
+        """Whether a caller may approve anybody's plans at all."""
+        return bool(self.approve_patterns(principal, caps))
+
     def approvers(self, owner: str) -> list[str]:
         """Everybody who may approve plans of `owner`, the local human first."""
         others = [

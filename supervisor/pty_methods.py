@@ -15,7 +15,7 @@ import msgspec
 from ipc.jsonrpc import Code, RpcError, decode_params, internal, invalid_params, quota
 from ipc.messages import Failure, Reply
 from ipc.methods import METHODS, PtyOpenParams, PtyParams
-from leash.verdict import DENY
+from leash.verdict import APPROVAL, DENY, caps_admit
 from supervisor.connection import RouterCall
 from supervisor.contents import close_all, read_content
 from supervisor.worker_process import Ending, Worker
@@ -53,15 +53,7 @@ def open_pty(kernel: Kernel, call: RouterCall) -> None:
     session = attachment.session
     if kernel.draining:
         raise internal("shutting_down", "kernel is shutting down")
-    standing = kernel.policies.standing(attachment.principal, attachment.caller.caps)
-    if standing.opaque_word == DENY:
-        raise RpcError(
-            Code.LEASH_DENIED,
-            f"leash: spawn of `{params.cmd}` on a pty denied — opaque work is not granted to "
-            f"principal `{attachment.principal}`",
-            "policy_denied",
-            cmd=params.cmd,
-        )
+    _check_policy(kernel, attachment, params.cmd)
     limit = kernel.config.quotas.ptys_per_session
     if limit and session.ptys >= limit:
         raise quota("quotas.ptys_per_session", limit, session.ptys)
@@ -77,6 +69,32 @@ def open_pty(kernel: Kernel, call: RouterCall) -> None:
         call.fail_raw(code, error)
 
     _forward(call, call.answer, failed, number)
+
+
+def _check_policy(kernel: Kernel, attachment: Attachment, cmd: str) -> None:
+    """The verdict on starting a program on a terminal (chapter 50 §10.9). What a pinned principal
+    may start is judged by the worker, which knows the file."""
+    standing = kernel.policies.standing(attachment.principal)
+    policy, caps = standing.policy, attachment.caller.caps
+    allowed_by_caps = caps_admit(caps, "proc_spawn") or caps_admit(caps, "opaque")
+    if policy is not None and policy.pinned and allowed_by_caps:
+        return
+    word = standing.opaque_word if allowed_by_caps else DENY
+    if word == DENY:
+        raise RpcError(
+            Code.LEASH_DENIED,
+            f"leash: spawn of `{cmd}` on a pty denied — opaque work is not granted to "
+            f"principal `{attachment.principal}`",
+            "policy_denied",
+            cmd=cmd,
+        )
+    if word == APPROVAL:
+        raise RpcError(
+            Code.APPROVAL_REQUIRED,
+            "approval required to spawn this program on a pty",
+            "approval_required",
+            cmd=cmd,
+        )
 
 
 def known_pty(kernel: Kernel, call: RouterCall) -> None:

@@ -93,12 +93,20 @@ def session_names(kernel: Kernel, call: RouterCall, lexical: bytes) -> None:
     forward(call, "session.names", merge)
 
 
-def visibility(attachment: Attachment) -> Visibility:
-    """Whose journal rows and blobs the caller may see (chapter 60 §5.16)."""
+def visibility(kernel: Kernel, attachment: Attachment) -> Visibility:
+    """Whose journal rows and blobs the caller may see (chapter 60 §5.16): its own, and those of
+    owners it has approver authority over."""
+    caller = attachment.caller
+    owners = {session.owner for session in kernel.sessions}
+    supervised = {
+        owner
+        for owner in owners
+        if kernel.policies.may_approve(caller.principal, caller.caps, owner)
+    }
     return Visibility(
-        everything=attachment.caller.local_human,
+        everything=caller.local_human,
         principal=attachment.principal,
-        owners=(attachment.principal,),
+        owners=(attachment.principal, *sorted(supervised - {attachment.principal})),
     )
 
 
@@ -114,7 +122,9 @@ async def blob_get(kernel: Kernel, call: RouterCall) -> bytes:
     if not _is_hash(params.hash):
         raise unknown
     store = kernel.store
-    visible = BlobVisible(params.hash, visibility(attachment), attachment.session.row_id)
+    visible = BlobVisible(
+        params.hash, visibility(kernel, attachment), attachment.session.row_id
+    )
     if not await store.load(visible):
         raise unknown
     page = kernel.config.limits.page_bytes
@@ -199,6 +209,6 @@ async def journal_query(kernel: Kernel, call: RouterCall) -> bytes:
         limit=params.limit or QUERY_ROWS_DEFAULT,
     )
     result: bytes = await kernel.store.load(
-        QueryEntriesJson(entry_filter, visibility(attachment), _QUERY_BYTES_MAX)
+        QueryEntriesJson(entry_filter, visibility(kernel, attachment), _QUERY_BYTES_MAX)
     )
     return result

@@ -24,6 +24,7 @@ from ipc.messages import PolicyEntry
 from leash.effects import (
     FS_KINDS,
     FS_READ,
+    OPAQUE,
     PROC_SPAWN,
     Effect,
     os_path,
@@ -218,7 +219,9 @@ def _check_pins(pinning: Sequence[Standing], request: SpawnRequest, digest: str,
     for standing in pinning:
         policy = standing.policy
         assert policy is not None
-        admitted = caps_admit(standing.caps, PROC_SPAWN) and spawn_granted(
+        # A program is started by a plan that holds it, or one that holds anything.
+        by_caps = caps_admit(standing.caps, PROC_SPAWN) or caps_admit(standing.caps, OPAQUE)
+        admitted = by_caps and spawn_granted(
             policy, digest, request.argv0, os.path.realpath(path)
         )
         if not admitted:

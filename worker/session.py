@@ -135,8 +135,8 @@ class Gate:
 
 class Session:
     # `_waiting` holds accepted submissions by call id until they end; `_gates` those that wait to
-    # begin; `_asks` questions to the router; `_running` is the submission the evaluator is at. Each is
-    # changed by both threads under `_lock`.
+    # begin; `_asks` questions to the router; `_running` is the submission the evaluator is at. Each
+    # is changed by both threads under `_lock`.
     # `evaluator` belongs to the evaluator thread; the I/O thread only reads plain attributes of it.
 
     def __init__(self, link: Link, init: Init, fds: list[int]) -> None:
@@ -150,7 +150,7 @@ class Session:
         self._asks: dict[int, queue.SimpleQueue[tuple[bool, bytes, int]]] = {}
         self._next_ask = 1
         self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
-        self._results: dict[int, list[int]] = {}
+        self._results: dict[int, list[int]] = init.client_results
         self._cwd = ("", b"")
         self._env_pairs: tuple[tuple[bytes, bytes], ...] = ()
         self._env_hash = ""

@@ -48,7 +48,7 @@ def pty_open(session: Session, call: Call) -> bytes:
     params: PtyOpenParams = decode_params(call.params, METHODS["pty.open"].decoder)
     try:
         pty = session.terminals.open(
-            session.evaluator,
+            session.evaluator_for_terminal(call.caller, params.cmd),
             call.pty,
             params.cmd,
             params.args or [],

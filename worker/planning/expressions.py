@@ -5,7 +5,7 @@ Failure: none.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from leash.effects import ENV_READ, names, unit
 from worker.builtins.namespaces import NAMESPACES
@@ -119,7 +119,7 @@ def variable(walk: Walk, node: ast.Var) -> Known:
     for routine in routines(known):
         # Used as a value, it may be called by whoever gets it.
         contribute(walk, routine)
-    return known
+    return cast(Known, known)
 
 
 @visits(ast.Index)

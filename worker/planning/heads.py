@@ -6,7 +6,7 @@ Failure: `arg_error` from a strict walk; nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from leash.effects import FS_READ, FS_WRITE
 from worker.builtins import BUILTINS
@@ -62,7 +62,7 @@ def _run_head(walk: Walk, call: ast.CmdCall, operands: list[Operand], bare: bool
         if called and bound is not None and len(called) == len(bound):
             return DYNAMIC
         if bare and not call.forced:
-            return bound
+            return cast(Known, bound)
     run_unbound(walk, call.head, operands, forced=call.forced)
     return DYNAMIC
 

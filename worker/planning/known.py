@@ -33,8 +33,8 @@ class Names:
     __slots__ = ("around", "bound", "isolated")
 
     def __init__(self, around: Names | None = None, *, isolated: bool = False) -> None:
-        self.around = around
-        self.isolated = isolated if around is None else around.isolated
+        self.around: Names | None = around
+        self.isolated: bool = isolated or (around is not None and around.isolated)
         self.bound: dict[str, Known] = {}
 
     def find(self, name: str) -> tuple[Known] | None:

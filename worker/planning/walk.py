@@ -191,7 +191,7 @@ class Walk:
         and for what is no path."""
         if type(value) is not str and type(value) is not Path:
             return None
-        raw: str = value.raw if type(value) is Path else value
+        raw: str = value.raw if isinstance(value, Path) else str(value)
         if "\0" in raw:
             return None
         if not raw.startswith("/"):
