@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,19 +38,23 @@ class Program:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        # Sockets lie below these, and the path of a socket must be short; pytest's are not.
+        self.short = Path(tempfile.mkdtemp(prefix="shoal-", dir="/tmp"))
+        weakref.finalize(self, shutil.rmtree, self.short, ignore_errors=True)
+        self.run_dir = self.short / "run"
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(root),
-            "XDG_RUNTIME_DIR": str(root / "run"),
-            "TMPDIR": str(root),
+            "XDG_RUNTIME_DIR": str(self.run_dir),
+            "TMPDIR": str(self.short),
             "SHOAL_NO_AUTOSTART": "1",
             "NO_COLOR": "1",
         }
-        (root / "run").mkdir(mode=0o700, exist_ok=True)
+        self.run_dir.mkdir(mode=0o700)
 
     @property
     def socket(self) -> Path:
-        return self.root / "run" / "shoal" / "default.sock"
+        return self.run_dir / "shoal" / "default.sock"
 
     @property
     def user_file(self) -> Path:

@@ -265,7 +265,7 @@ def test_undo_restores_what_an_entry_changed_below_the_root(tmp_path: Path) -> N
     file.parent.mkdir()
     file.write_text("after")
     number = str(record_overwrite(tmp_path / ".local" / "state" / "shoal", file, b"before"))
-    outside = program.run("journal", "undo", number, "--root", str(tmp_path / "run"))
+    outside = program.run("journal", "undo", number, "--root", str(tmp_path / "elsewhere"))
     assert (outside.code, outside.out) == (1, "")
     assert outside.err == f"shoal-history: undo target escapes scope: {file}\n"
     ran = program.run("journal", "undo", number, "--root", str(file.parent), "--json")
