@@ -49,7 +49,8 @@ class Registration:
 
     def close(self) -> None:
         with _shape:
-            self._token._registrations.discard(self)
+            if self._token._registrations is not None:
+                self._token._registrations.discard(self)
 
     def _run(self) -> None:
         self._callback()
@@ -98,19 +99,26 @@ class CancelToken:
         self._hold: Hold | None = None
         self._sleepers = 0
         self._parent = parent
-        self._children: weakref.WeakSet[CancelToken] = weakref.WeakSet()
-        self._registrations: set[Registration] = set()
-        self._event = threading.Event()
+        # Made when they are needed: most tokens end without child, callback or sleeper.
+        self._children: weakref.WeakSet[CancelToken] | None = None
+        self._registrations: set[Registration] | None = None
+        self._event: threading.Event | None = None
         self._wait_fd: int | None = None
         self._signal_fd: int | None = None
         if parent is not None:
             with _shape:
-                parent._children.add(self)
+                parent._adopt(self)
                 inherited = parent._tripped
                 if parent._hold is not None:
                     self._hold_tree(parent._hold.standing)
             if inherited:
                 self.cancel()
+
+    def _adopt(self, child: CancelToken) -> None:
+        """Hang a token below this one; under `_shape`."""
+        if self._children is None:
+            self._children = weakref.WeakSet()
+        self._children.add(child)
 
     def child(self) -> CancelToken:
         """A token below this one; already cancelled when this one is."""
@@ -129,12 +137,12 @@ class CancelToken:
             self._tripped = True
             self._release()
             self.cancelled = True
-            registrations = list(self._registrations)
-            self._registrations.clear()
-            children = list(self._children)
+            registrations, self._registrations = list(self._registrations or ()), None
+            children = list(self._children or ())
             if self._signal_fd is not None:
                 os.write(self._signal_fd, _WAKE)
-        self._event.set()
+            if self._event is not None:
+                self._event.set()
         failure: Exception | None = None
         for registration in registrations:
             try:
@@ -158,8 +166,13 @@ class CancelToken:
             seconds = min(max(seconds, 0.0), threading.TIMEOUT_MAX)
         with _shape:
             self._sleepers += 1
+            if self._event is None:
+                self._event = threading.Event()
+                if self._tripped:
+                    self._event.set()
+            event = self._event
         try:
-            return self._event.wait(seconds)
+            return event.wait(seconds)
         finally:
             with _shape:
                 self._sleepers -= 1
@@ -169,6 +182,8 @@ class CancelToken:
         registration = Registration(self, callback)
         with _shape:
             if not self._tripped:
+                if self._registrations is None:
+                    self._registrations = set()
                 self._registrations.add(registration)
                 return registration
         callback()
@@ -201,7 +216,7 @@ class CancelToken:
             return
         self._hold = Hold(standing)
         self.__class__ = _HeldToken
-        for token in list(self._children):
+        for token in list(self._children or ()):
             token._hold_tree(standing)
 
     def release(self) -> None:
@@ -211,7 +226,7 @@ class CancelToken:
 
     def _release_tree(self) -> None:
         self._release()
-        for token in list(self._children):
+        for token in list(self._children or ()):
             token._release_tree()
 
     def _release(self) -> None:
@@ -232,11 +247,10 @@ class CancelToken:
         At the end of a submission its running tasks move below the session's token.
         """
         with _shape:
-            moved = list(self._children)
-            self._children.clear()
+            moved, self._children = list(self._children or ()), None
             for token in moved:
                 token._parent = to
-                to._children.add(token)
+                to._adopt(token)
             late = to._tripped
         if late:
             for token in moved:
