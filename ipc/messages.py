@@ -36,8 +36,8 @@ class _Message(msgspec.Struct, array_like=True, gc=False):
 
 
 class Content(_Message):
-    """Bytes inline; or the `fd`-th descriptor of the frame with `length` bytes in it; or content that
-    the store has already, by its `hash` (32 bytes) and length."""
+    """Bytes inline; or the `fd`-th descriptor of the frame with `length` bytes in it; or content
+    that the store has already, by its `hash` (32 bytes) and length."""
 
     data: bytes = b""
     fd: int = -1
@@ -88,8 +88,8 @@ class Cell(_Message):
 
 
 class StateChanges(_Message):
-    """What a submission changed in the saved state of its session. `pinned` and `unpinned` are hashes
-    of stored content that saved cells refer to now, and that they no longer do."""
+    """What a submission changed in the saved state of its session. `pinned` and `unpinned` are
+    hashes of stored content that saved cells refer to now, and that they no longer do."""
 
     changed: list[Cell]
     removed: list[str]
@@ -104,7 +104,8 @@ class Init(_Message, tag="init"):
     """First message of a session worker: what the session is and the state it resumes from.
 
     `results` are stored transcript results that did not come along, with the size of each; the
-    worker asks for one when somebody wants it.
+    worker asks for one when somebody wants it. `client_results` are the numbers of results of each
+    terminal client, by its connection.
     """
 
     protocol: int
@@ -116,6 +117,7 @@ class Init(_Message, tag="init"):
     restored: bool
     cells: Content
     results: list[tuple[str, int]]
+    client_results: dict[int, list[int]]
     config: bytes
     capture_bytes: int
     spill_bytes: int
@@ -143,7 +145,8 @@ class Call(_Message, tag="call"):
 
 
 class PolicyEntry(_Message):
-    """What a principal may do, as JSON; empty for one the policy does not know, then with a hint."""
+    """What a principal may do, as JSON; empty for one the policy does not know, then with a
+    hint."""
 
     principal: str
     policy: bytes
@@ -310,8 +313,8 @@ class Undo(_Message):
 
 
 class Statement(_Message):
-    """The `index`-th statement row of a submission; `parent` is the index of its parent statement or
-    -1 for the submission. `done`: it has ended, and this is its final form."""
+    """The `index`-th statement row of a submission; `parent` is the index of its parent statement
+    or -1 for the submission. `done`: it has ended, and this is its final form."""
 
     index: int
     parent: int

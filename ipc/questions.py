@@ -1,8 +1,8 @@
 """What a session worker may ask the router while it serves a call: operations and their parameters.
 
 An `Ask` names the operation and the call it is asked in; parameters are JSON of the struct below.
-Answers are JSON of the result struct, or raw content where there is none. Every question is bounded:
-content is read in pieces of at most PIECE_BYTES_MAX, rows by their number and one frame.
+Answers are JSON of the result struct, or raw content where there is none. Every question is
+bounded: content is read in pieces of at most PIECE_BYTES_MAX, rows by their number and one frame.
 
 | Operation | Parameters | Answer |
 |---|---|---|
@@ -14,6 +14,8 @@ content is read in pieces of at most PIECE_BYTES_MAX, rows by their number and o
 | `spill.open` | none | a descriptor to write to |
 | `spill.adopt` | `SpilledContent` | `ContentInfo` |
 | `spill.drop` | `Spill` | empty |
+| `places` | none | the text of the user's visited directories; error for other principals |
+| `places.keep` | `Places` | empty |
 
 Failure: an answer that is not ok carries an error object of chapter 60 §9.
 """
@@ -26,6 +28,7 @@ import msgspec
 
 PIECE_BYTES_MAX: Final = 8 * 1024 * 1024
 SPILLS_OPEN_MAX: Final = 64
+PLACES_BYTES_MAX: Final = 1024 * 1024
 
 
 class RowsQuestion(msgspec.Struct):
@@ -69,6 +72,12 @@ class ContentInfo(msgspec.Struct):
 
 class CellName(msgspec.Struct):
     name: str
+
+
+class Places(msgspec.Struct):
+    """The memory of visited directories, as text (chapter 31 §4.1)."""
+
+    text: str
 
 
 class Spill(msgspec.Struct):

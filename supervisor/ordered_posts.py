@@ -114,7 +114,8 @@ class OrderedPosts:
         return content
 
     async def _excerpt(self, excerpt: Excerpt) -> FileContent:
-        """The part of stored content that an output may hold, as a file; the store marks the cut."""
+        """The part of stored content that an output may hold, as a file; the store marks the
+        cut."""
         fd = await asyncio.to_thread(self._store.open_spill)
         try:
             for offset in range(0, excerpt.kept, _COPY_BYTES):

@@ -1,18 +1,20 @@
 """What workers may ask of the router: journal rows, stored content, spills (see ipc.questions).
 
-A worker is not trusted. Every question is answered as for the principal of the call it was asked in,
-within the session it belongs to: rows and inverses by that principal's visibility, content that
+A worker is not trusted. Every question is answered as for the principal of the call it was asked
+in, within the session it belongs to: rows and inverses by that principal's visibility, content that
 principal or the session may see, results of that session alone. Files are opened off the loop.
 
-Failure: anything unknown, malformed or not allowed answers an error object; the worker turns it into
-a language error. A question of a worker that has ended is answered to nobody.
+Failure: anything unknown, malformed or not allowed answers an error object; the worker turns it
+into a language error. A question of a worker that has ended is answered to nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -22,6 +24,7 @@ from ipc.jsonrpc import Code, RpcError, internal, quota
 from ipc.messages import RESULT_CELL, Answer, Ask, Caller, Content
 from ipc.questions import (
     PIECE_BYTES_MAX,
+    PLACES_BYTES_MAX,
     SPILLS_OPEN_MAX,
     CellName,
     ContentInfo,
@@ -29,6 +32,7 @@ from ipc.questions import (
     ContentPiece,
     Inverses,
     InversesQuestion,
+    Places,
     RowsQuestion,
     Spill,
     SpilledContent,
@@ -39,6 +43,7 @@ from journal.query import EntryFilter, QueryEntriesJson, Visibility
 from journal.records import Barrier, FileContent, LinkBlob
 from journal.session_state import SessionCell
 from journal.undo import NewestUndo, UndoOfEntry
+from leash.verdict import ALLOW
 from supervisor.contents import as_content
 
 if TYPE_CHECKING:
@@ -50,6 +55,7 @@ log = structlog.get_logger()
 
 ROWS_BYTES_MAX: Final = 15 * 1024 * 1024
 ROWS_MAX: Final = 100_000
+PLACES_NAME: Final = "jump.frecency"
 _KINDS: Final = ("statement", "submission", "all")
 _encode = msgspec.json.Encoder().encode
 P = TypeVar("P", bound=msgspec.Struct)
@@ -93,16 +99,20 @@ class Questions:
         return None if asker is None else visibility_of(asker.caller)
 
     def _journal_reader(self, session: Session, ask: Ask) -> Visibility:
-        seen = self._visibility(session, ask)
         asker = session.askers.get(ask.call)
-        if seen is None or asker is None:
+        if asker is None or not self._may_read(asker.caller):
             raise RpcError(
                 Code.LEASH_DENIED,
                 "journal_read is not allowed",
                 "policy_denied",
                 effects=[{"kind": "journal_read"}],
             )
-        return seen
+        return visibility_of(asker.caller)
+
+    def _may_read(self, caller: Caller) -> bool:
+        """The gate of `journal.query`; the local human is exempt (chapter 60 §5.16)."""
+        standing = self._kernel.policies.standing(caller.principal, caller.caps)
+        return caller.local_human or standing.word({"kind": "journal_read"}) == ALLOW
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -139,7 +149,7 @@ class Questions:
         return await as_content(_encode(Inverses(entry, inverses)))
 
     async def _settled(self, session: Session) -> None:
-        """What the session recorded so far is there to be read."""
+        """What the session recorded so far can be read, although nobody waited for it."""
         await session.posts.settled()
         await self._kernel.store.commit(Barrier())
 
@@ -190,6 +200,27 @@ class Questions:
         data = await self._kernel.store.load(SessionCell(session.row_id, name))
         return await as_content(data or b"")
 
+    # -- visited directories -----------------------------------------------------------------------
+
+    async def places(self, session: Session, ask: Ask) -> tuple[Content, list[int]]:
+        path = self._places_file(session)
+        return await as_content(await asyncio.to_thread(_read_places, path))
+
+    async def keep_places(self, session: Session, ask: Ask) -> tuple[Content, list[int]]:
+        path = self._places_file(session)
+        data = _decode(ask, Places).text.encode("utf-8", "surrogatepass")
+        if len(data) > PLACES_BYTES_MAX:
+            raise quota("places_bytes", PLACES_BYTES_MAX, len(data))
+        await asyncio.to_thread(_write_places, path, data)
+        return Content(), []
+
+    def _places_file(self, session: Session) -> Path:
+        """The file belongs to the user: sessions of other principals do not share it."""
+        kernel = self._kernel
+        if kernel.state_dir is None or session.owner != kernel.local_human:
+            raise internal("internal_error", "no store of visited directories")
+        return Path(kernel.state_dir) / PLACES_NAME
+
     # -- spills ------------------------------------------------------------------------------------
 
     async def open_spill(self, session: Session, ask: Ask) -> tuple[Content, list[int]]:
@@ -231,6 +262,26 @@ def _decode(ask: Ask, kind: type[P]) -> P:
     return msgspec.json.decode(ask.params, type=kind)
 
 
+def _read_places(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(PLACES_BYTES_MAX)
+    except FileNotFoundError:
+        return b""
+
+
+def _write_places(path: Path, data: bytes) -> None:
+    """Replace the file as a whole: a reader sees the old or the new text."""
+    fd, temporary = tempfile.mkstemp(prefix=f".{PLACES_NAME}-", dir=path.parent)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
 def _digest(name: str) -> bytes:
     try:
         return bytes.fromhex(name)
@@ -245,6 +296,8 @@ _SERVED: Final[dict[str, _Served]] = {
     "lookup": Questions.lookup,
     "content": Questions.content,
     "cell": Questions.cell,
+    "places": Questions.places,
+    "places.keep": Questions.keep_places,
     "spill.open": Questions.open_spill,
     "spill.adopt": Questions.adopt_spill,
     "spill.drop": Questions.drop_spill,

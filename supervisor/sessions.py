@@ -62,7 +62,8 @@ CRASH_WINDOW_S: Final = 60.0
 BACKOFF_S: Final = 60.0
 QUEUED_SUBMISSIONS_MAX: Final = 1024
 AGENT_PREFIX: Final = "agent/"
-# Stored results that a new worker gets at once; it asks for larger and older ones when it needs them.
+# Stored results that a new worker gets at once; it asks for larger and older ones when it needs
+# them.
 RESULT_BYTES_AT_ONCE: Final = 64 * 1024
 RESULTS_BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 ASKERS_KEPT: Final = 1024
@@ -114,12 +115,16 @@ class Session:
         # What the worker's calls were asked as, also for a while after they were answered.
         self.askers: OrderedDict[int, Asker] = OrderedDict()
         self.unsaved = UnsavedState()
+        # Numbers of the results of each terminal client, by connection (chapter 60 §5.9).
+        self._client_results: dict[int, deque[int]] = {}
         self.cwd = kernel.cwd
         # What a new worker begins with, and the principal its programs run as; the agent endpoint
         # gives its sessions their own.
         self.first_cwd = kernel.cwd
         self.environment = kernel.environment
         self.evaluates_as = self.owner
+        # Whose policy holds for everything in the session, whoever calls.
+        self.policy_owner = self.owner
         self.agent: AgentSide | None = None
         self.env_hash = ""
         self.tasks = TaskTable()
@@ -235,13 +240,14 @@ class Session:
             Init(
                 protocol=PROTOCOL,
                 session=self.name,
-                owner=self.owner,
+                owner=self.policy_owner,
                 cwd=self.first_cwd,
                 environment=self.environment,
                 next_out=self.next_out,
                 restored=self.restored,
                 cells=content,
                 results=state.later,
+                client_results=self._results_of_clients(),
                 config=kernel.shell_config,
                 capture_bytes=config.limits.capture_bytes,
                 spill_bytes=config.limits.spill_bytes,
@@ -259,7 +265,7 @@ class Session:
         """Tell the worker what those may do who can act in this session."""
         if self.worker is not None:
             policies = self.kernel.policies
-            principals = (self.owner, *self.guests)
+            principals = dict.fromkeys((self.policy_owner, self.evaluates_as, *self.guests))
             self.worker.send(SetPolicies([policies.entry(principal) for principal in principals]))
 
     def _check_started(self, worker: Worker) -> None:
@@ -300,6 +306,24 @@ class Session:
                 os.close(fd)
             return
         submission.on_started(started, fds)
+
+    def remember(self, connection: int, number: int) -> None:
+        """Note a result of a terminal client, so that `it` and `out` outlive the worker."""
+        results = self._client_results.get(connection)
+        if results is None:
+            kept = self.kernel.config.quotas.transcript_values or None
+            results = self._client_results[connection] = deque(maxlen=kept)
+        results.append(number)
+
+    def _results_of_clients(self) -> dict[int, list[int]]:
+        """Results of the terminal clients that are still there."""
+        present = {connection.number for connection in self.kernel.connections}
+        self._client_results = {
+            connection: results
+            for connection, results in self._client_results.items()
+            if connection in present
+        }
+        return {connection: list(results) for connection, results in self._client_results.items()}
 
     def asked_as(self, call_id: int, asker: Asker) -> None:
         """Note who a call of the worker is for."""

@@ -1,4 +1,5 @@
-"""The journal rows of one submission below its own: statements and inverses, as its worker sends them.
+"""The journal rows of one submission below its own: statements and inverses, as its worker sends
+them.
 
 Rows come in the order of their start, each perhaps twice: while it runs and when it is over. A row
 gets its entry id when it is first seen, so ids ascend with the place of the statement.

@@ -87,8 +87,8 @@ class _Ended:
 
 class Submission:
     # The states follow each other: accepted, ready (`_ready`), sent (`worker` set), started
-    # (`entry` set), ended. An answer is given once, by `_answered`, and only after what it promises was
-    # committed. Until it is ready a submission keeps its place in the session's line.
+    # (`entry` set), ended. An answer is given once, by `_answered`, and only after what it promises
+    # was committed. Until it is ready a submission keeps its place in the session's line.
 
     def __init__(
         self, kernel: Kernel, session: Session, caller: Caller, params: bytes, src: str,
@@ -514,6 +514,8 @@ class Submission:
 
     def _answer_ended(self, ended: _Ended, body: bytes) -> None:
         finished = ended.finished
+        if finished.ok and self.caller.repl:
+            self.session.remember(self.caller.connection, finished.out)
         if self.task is not None:
             self._end_task(
                 end_state(finished.ending, self.task.state == CANCELLING),
@@ -550,18 +552,21 @@ class Submission:
         """The submission ended without its own end: its row, if it began, is interrupted."""
         kernel, session = self._kernel, self.session
         self._over_now("failed")
-        if self._begun and not self._uncommitted:
-            ended_ns = kernel.now_ns()
+        if not self._begun or self._uncommitted:
+            self._fail_task(error)
+            self._answer(False, error)
+            return
+        ended_ns = kernel.now_ns()
 
-            def interrupted(rows: tuple[Interrupted, ...], failure: Exception | None) -> None:
-                for row in rows if failure is None else ():
-                    kernel.events.submission_interrupted(session, row, ended_ns)
+        def interrupted(rows: tuple[Interrupted, ...] | None, failure: StoreError | None) -> None:
+            for row in rows if rows is not None and failure is None else ():
+                kernel.events.submission_interrupted(session, row, ended_ns)
+            self._fail_task(error)
+            self._answer(False, error)
 
-            kernel.store.post(
-                InterruptSubmissions(session.owner, session.name, ended_ns), interrupted
-            )
-        self._fail_task(error)
-        self._answer(False, error)
+        session.posts.post(
+            InterruptSubmissions(session.owner, session.name, ended_ns), interrupted
+        )
 
     def _over_now(self, outcome: str) -> None:
         self._over = True
@@ -580,7 +585,8 @@ class Submission:
         if task is None:
             return
         state = "cancelled" if task.state == CANCELLING else "failed"
-        end = TaskEnd(task.number, state, self._kernel.now_ns(), None, error)  # type: ignore[arg-type]
+        now_ns = self._kernel.now_ns()
+        end = TaskEnd(task.number, state, now_ns, None, error)  # type: ignore[arg-type]
 
         def recorded(_result: bool | None, _error: Exception | None) -> None:
             self._end_task(state, None, error)

@@ -1,9 +1,9 @@
 """The private directory for the zygote's listening socket.
 
-It lies beside the daemon's own socket when that directory is ours and its path is short enough for a
-socket in it, else in the system's directory for temporary files. Its name ends with the pid of the
-daemon; directories of daemons that are gone are removed when a new one starts, so a killed daemon
-leaves none for long.
+It lies beside the daemon's own socket when that directory is ours and its path is short enough for
+a socket in it, else in the system's directory for temporary files. Its name ends with the pid of
+the daemon; directories of daemons that are gone are removed when a new one starts, so a killed
+daemon leaves none for long.
 
 Failure: OSError when no directory can be made anywhere.
 """
