@@ -91,6 +91,21 @@ class EnvResult(msgspec.Struct, gc=False, omit_defaults=True):
     env: dict[str, str] | None = None
 
 
+class ReefBinding(msgspec.Struct, gc=False):
+    """A constrained tool; version and provider are those of its lock entry."""
+
+    tool: str
+    version: str | None
+    provider: str | None
+    scope: str
+    constrained: bool
+
+
+class ReefResult(msgspec.Struct, gc=False):
+    active_scope: str | None
+    bindings: list[ReefBinding]
+
+
 class ListParams(_Params):
     all: bool | None = False
 
@@ -208,10 +223,16 @@ class TaskStarted(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class ExplainParams(_Params):
-    """`src` wins when both are given."""
+    """`src` wins when both are given. A missing `ast` is empty, one given as null is `null`."""
 
     src: str | None = None
-    ast: Json | None = None
+    ast: Json = Json(b"")
+
+    @property
+    def tree(self) -> bytes | None:
+        """The JSON of the tree, None when there is none."""
+        text = bytes(self.ast)
+        return None if text in (b"", b"null") else text
 
 
 class ExplainResult(msgspec.Struct, gc=False):
@@ -620,6 +641,8 @@ _ALL = (
     Method("session.env", Gate.ATTACHED, Runs.READ, NoParams, EnvResult,
            "Names of the session's environment, and the values when policy allows.",
            read_guest=True),
+    Method("session.reef", Gate.ATTACHED, Runs.READ, NoParams, ReefResult,
+           "Tools that manifests constrain here, as far as it is known.", read_guest=True),
     Method("session.cwd", Gate.ATTACHED, Runs.READ, NoParams, PathObject,
            "The session's current directory.", read_guest=True),
     Method("kernel.status", Gate.ATTACHED, Runs.ROUTER, StatusParams, StatusResult,

@@ -100,6 +100,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "exec": task_methods.execute,
     "session.env": value_methods.worker_read,
     "session.cwd": value_methods.worker_read,
+    "session.reef": value_methods.worker_read,
     "value.get": value_methods.worker_read,
     "kernel.reload": operator_methods.reload_kernel,
     "session.list": session_methods.list_sessions,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from worker.commands.adapters import load_catalog
-from worker.commands.reef import Reef
+from worker.commands.reef import Reef, user_file
 from worker.evaluate.evaluator import Evaluator
 from worker.evaluate.host import EchoMode, Host, Limits
 from worker.language import ParseError, ast, parse
@@ -44,7 +44,7 @@ def build_host(
         principal=principal,
         limits=limits,
         stderr_note=note,
-        reef=Reef(),
+        reef=Reef(user_file(os.environ)),
     )
 
 

@@ -50,6 +50,12 @@ def env_hash(environment: dict[bytes, bytes]) -> str:
     return str(digest.hexdigest()[:16])
 
 
+def session_reef(session: Session, _call: Call) -> bytes:
+    """Which tools are constrained where the session stands; nothing is resolved for it."""
+    reef = session.evaluator.host.reef
+    return _encode_json(reef.snapshot(session.evaluator))
+
+
 def session_cwd(session: Session, _call: Call) -> bytes:
     return _encode_json(path_object(session.evaluator.cwd))
 

@@ -170,7 +170,8 @@ TOOL = """
 [cmd.tool]
 invoke = ["top"]
 params = { n = "int?", file_name = "path?", all = "bool", mask = "glob", quiet = "bool",
-  tags = "list<str>", wait = "duration", at = "time", big = "size", ratio = "float", kb = "size_kb" }
+  tags = "list<str>", wait = "duration", at = "time", big = "size", ratio = "float",
+  kb = "size_kb" }
 positional = ["mask", "n"]
 flags.short = { a = "all", q = "quiet" }
 consumed = ["quiet"]
@@ -199,7 +200,8 @@ LINES = [
     ("tool -a -- --", ["top", "-a", "--", "--"]),
     ("tool *.none", ["top", "*.none"]),
     ("tool m 7 rest", ["top", "m", "7", "rest"]),
-    ("tool --wait=5s --big=2kb --ratio=0.5", ["top", "--wait", "5s", "--big", "2kb", "--ratio", "0.5"]),
+    ("tool --wait=5s --big=2kb", ["top", "--wait", "5s", "--big", "2kb"]),
+    ("tool --ratio=0.5", ["top", "--ratio", "0.5"]),
     ("tool --big=(2kb)", ["top", "--big", "2000"]),
     ("tool --tags=x --tags y", ["top", "--tags", "x", "--tags", "y"]),
     ("tool -", ["top", "-"]),
@@ -362,7 +364,8 @@ PARSED: list[tuple[str, bytes, str | None, str | None]] = [
     ("cols2", b"H\nH\n1 x\n", "table<{n: int, s: str}>", '[{n: 1, s: "x"}]'),
     ("z-records", b"", "table<{a: str, b: str}>", "[]"),
     ("z-records", b"\0\0", "table<{a: str, b: str}>", "[]"),
-    ("z-records", b"1\x002\x003\x00", "table<{a: str, b: str}>", '[{a: "1", b: "2"}, {a: "3", b: ""}]'),
+    ("z-records", b"1\x002\x003\x00", "table<{a: str, b: str}>",
+     '[{a: "1", b: "2"}, {a: "3", b: ""}]'),
     ("z-records", b"1\x002\x00", "table<{a: str, b: str}>", '[{a: "1", b: "2"}]'),
     ("z-records", b"1\x002\x003", "table<{a: str, b: str}>", None),
     ("z-records", b"1", None, None),

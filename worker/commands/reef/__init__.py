@@ -7,6 +7,7 @@ and `hashes` what was decided, `views` what a child sees, `resolver` brings them
 Failure: see the modules.
 """
 
+from worker.commands.reef.manifests import user_file
 from worker.commands.reef.resolver import Reef, ResolvedTool
 
-__all__ = ["Reef", "ResolvedTool"]
+__all__ = ["Reef", "ResolvedTool", "user_file"]

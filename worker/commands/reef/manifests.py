@@ -65,6 +65,12 @@ class Chain:
 Signature = tuple[tuple[str, int, int, int, int], ...]
 
 
+def user_file(environ: Mapping[str, str]) -> str:
+    """Where the user's own scope is declared: the `[reef]` table of the shell's configuration."""
+    base = environ.get("XDG_CONFIG_HOME") or os.path.join(environ.get("HOME", "/"), ".config")
+    return os.path.join(base, "shoal", "shoal.toml")
+
+
 def candidates(directory: str, user_file: str | None) -> Iterator[tuple[str, str]]:
     """Every file that may be a manifest, nearest first, with its kind label."""
     folder = directory
