@@ -205,7 +205,5 @@ def _parse_error(detail: str) -> Refused:
 
 
 def _refused(reason: str, raw_id: bytes) -> Refused:
-    error = agent_error(
-        AgentCode.INVALID_REQUEST, f"Invalid request: {reason}", "invalid_request"
-    )
+    error = agent_error(AgentCode.INVALID_REQUEST, f"Invalid request: {reason}", "invalid_request")
     return Refused(error, raw_id)

@@ -38,7 +38,7 @@ class NoParams(_Params):
     """The method takes none and ignores whatever is sent."""
 
 
-# --- core -------------------------------------------------------------------------------------
+# --- core ----------------------------------------------------------------------------------------
 
 
 class InitializeParams(_Params):
@@ -84,7 +84,7 @@ class HealthResult(_Result):
     process: dict[str, Any]
 
 
-# --- sessions -----------------------------------------------------------------------------------
+# --- sessions ------------------------------------------------------------------------------------
 
 
 class NewParams(_Params):
@@ -251,7 +251,7 @@ class ConfigureResult(_Result):
     overrides: dict[str, Any]
 
 
-# --- configuration --------------------------------------------------------------------------------
+# --- configuration -------------------------------------------------------------------------------
 
 
 class ConfigGetParams(_Params):
@@ -357,7 +357,7 @@ class MapKeyDeleteResult(_Result):
     deleted: bool
 
 
-# --- agents, files, logs ----------------------------------------------------------------------------
+# --- agents, files, logs -------------------------------------------------------------------------
 
 
 class AgentEntry(_Result):
@@ -466,7 +466,7 @@ class SubscriptionCancelResult(_Result):
     cancelled: bool
 
 
-# --- the registry -----------------------------------------------------------------------------------
+# --- the registry --------------------------------------------------------------------------------
 
 
 class Method:
@@ -614,9 +614,7 @@ def _is_params(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, _Params)
 
 
-def _one_spelling(
-    members: dict[str, msgspec.Raw], name: str, place: str
-) -> msgspec.Raw | None:
+def _one_spelling(members: dict[str, msgspec.Raw], name: str, place: str) -> msgspec.Raw | None:
     """The raw value under either spelling; both must agree when both are there."""
     twin = camel(name)
     raw, other = members.get(name), members.get(twin)
@@ -713,7 +711,5 @@ def check_session_id(session_id: str) -> str:
             f"`session_id` must have 1 to {SESSION_ID_BYTES_MAX} bytes", field="session_id"
         )
     if any(ord(char) < 32 or 127 <= ord(char) < 160 for char in session_id):
-        raise invalid_params(
-            "`session_id` must not contain control characters", field="session_id"
-        )
+        raise invalid_params("`session_id` must not contain control characters", field="session_id")
     return session_id

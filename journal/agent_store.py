@@ -288,9 +288,7 @@ def finish_turn(
             """,
             (context_json, tokens, calls, *key),
         )
-        db.execute(
-            "DELETE FROM agent_turn_checkpoints WHERE session_id = ? AND mode = ?", key
-        )
+        db.execute("DELETE FROM agent_turn_checkpoints WHERE session_id = ? AND mode = ?", key)
         _audit(db, key, action, outcome, f'{{"turn_id":"{turn_id}"}}', now_ns)
         _touch(db, key, now_ns)
         return count
@@ -298,9 +296,7 @@ def finish_turn(
     return Custom(run)
 
 
-def append_rows(
-    db: sqlite3.Connection, key: Key, rows: Sequence[VisibleRow], now_ns: int
-) -> int:
+def append_rows(db: sqlite3.Connection, key: Key, rows: Sequence[VisibleRow], now_ns: int) -> int:
     """Append visible rows under the next numbers; returns how many there are now."""
     number = visible_count(db, key)
     for row in rows:

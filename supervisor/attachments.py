@@ -249,6 +249,7 @@ def _result(kernel: Kernel, identity: Identity, session: Session, worker: Worker
         "opaque": standing.opaque_word,
         "approve": policies.approve_patterns(identity.principal, identity.caps),
         "token_id": identity.token.id if identity.token else None,
+        "status": policies.sandbox_status(identity.principal, identity.caps),
     }
     budget = kernel.budget
     return AttachResult(

@@ -17,6 +17,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -35,6 +36,8 @@ from journal.state_dir import DirectoryLock, secure_directory
 from journal.store import Store, StoreConfig
 from leash.platform import sandbox_tier
 from supervisor import logs, zygote_place
+from supervisor.agent import socket as agent_socket
+from supervisor.agent_endpoint import AgentEndpoint
 from supervisor.config import Config, ConfigError, Loaded
 from supervisor.event_feed import EventFeed
 from supervisor.events import EventBus
@@ -116,6 +119,7 @@ class _Daemon:
         self._closers: list[Callable[[], None]] = []
         self._signals = 0
         self._linger: asyncio.TimerHandle | None = None
+        self._agent: tuple[AgentEndpoint, Listener] | None = None
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -132,6 +136,8 @@ class _Daemon:
         server = await self._loop.create_unix_server(
             KernelEndpoint(self._kernel).connect, sock=listener.socket
         )
+        if self._agent is not None:
+            await self._agent[0].listen(self._agent[1])
         self._ready(listener)
         await self._stopping.wait()
         try:
@@ -201,7 +207,29 @@ class _Daemon:
                     "version": VERSION,
                 }
             )
-        return self._listen(passed)
+        listener = self._listen(passed)
+        if options.agent_endpoint:
+            self._agent = self._open_agent()
+        return listener
+
+    def _open_agent(self) -> tuple[AgentEndpoint, Listener]:
+        """The agent endpoint on its bound socket. Without durable state its files are in a private
+        directory that goes with the daemon, unless the environment says where its socket is."""
+        options = self._options
+        path, data_dir = options.paths.agent_socket, options.paths.state_dir.absolute()
+        if options.in_memory:
+            scratch = tempfile.TemporaryDirectory(prefix="shoal-")
+            self._closers.append(scratch.cleanup)
+            data_dir = Path(scratch.name)
+            if path.parent == options.paths.state_dir:
+                path = data_dir / path.name
+        lock, listener = agent_socket.bind(path.absolute())
+        self._closers += [lock.release, listener.close]
+        endpoint = AgentEndpoint(self._kernel, data_dir, options.environ)
+        endpoint.load()
+        endpoint.reload_daemon = None if options.ephemeral else self._reload
+        self._kernel.agent_clients = lambda: endpoint.clients
+        return endpoint, listener
 
     def _load_policies(self, local_human: str) -> Policies:
         """The policy before anything else: without it nobody may be served."""
@@ -368,6 +396,8 @@ class _Daemon:
         kernel.bus.set_queue(loaded.config.limits.event_queue)
         kernel.metrics.set("shoal_reload_success", 1)
         kernel.metrics.set("shoal_config_generation", kernel.generation)
+        if self._agent is not None:
+            self._agent[0].reload()
         log.info("reload.ok", generation=kernel.generation)
         self._notifier.reloaded()
         return None
@@ -395,7 +425,10 @@ class _Daemon:
             self._stopping.set()
 
     def _has_client(self) -> bool:
-        return any(connection.attachment is not None for connection in self._kernel.connections)
+        kernel = self._kernel
+        return kernel.agent_clients() > 0 or any(
+            connection.attachment is not None for connection in kernel.connections
+        )
 
     # -- drain -------------------------------------------------------------------------------------
 
@@ -406,6 +439,9 @@ class _Daemon:
         log.info("kernel.drain", seconds=config.drain_timeout_s)
         server.close()
         listener.remove()
+        agent_drain = None
+        if self._agent is not None:
+            agent_drain = self._loop.create_task(self._agent[0].drain())
         notice = notification_line(
             "kernel",
             msgspec.json.encode({"state": "draining", "seconds": config.drain_timeout_s}),
@@ -421,6 +457,8 @@ class _Daemon:
                 submission.cancel()
         grace_s = config.kill_grace_ms / 1000
         await self._until_quiet(grace_s + CUT_OFF_S)
+        if agent_drain is not None:
+            await agent_drain
         await self._stop_workers(grace_s)
         for connection in list(kernel.connections):
             connection.close()

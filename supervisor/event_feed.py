@@ -119,6 +119,7 @@ class EventFeed:
             "expires_ns": {"$": "int", "v": expires_ns},
         }
         self._approval(plan.key, "approved", fields)
+        self._kernel.plan_approved(plan.key, approver)
 
     def _approval(self, key: PlanKey, kind: str, fields: dict[str, object]) -> None:
         """An event for the plan's owner and everybody who may approve it, once each."""

@@ -19,6 +19,7 @@ from supervisor.metrics import Metrics
 from supervisor.orphans import kill_orphans
 
 if TYPE_CHECKING:
+    from journal.records import PlanKey
     from journal.store import Store
     from supervisor.config import Config
     from supervisor.connection import Connection
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 
 def _nothing() -> None:
+    return None
+
+
+def _ignore_approval(_key: PlanKey, _approver: str) -> None:
     return None
 
 
@@ -82,6 +87,10 @@ class Kernel:
     # Told whenever a connection or a submission ended: ephemeral exit, idle exit, drain.
     quieter: Callable[[], None] = _nothing
     worker_ended: Callable[[], None] = _nothing
+    # How many clients of the agent endpoint there are.
+    agent_clients: Callable[[], int] = int
+    # Told of every approval of a plan: an agent's turn may wait for it.
+    plan_approved: Callable[[PlanKey, str], None] = _ignore_approval
 
     @property
     def budget(self) -> Budget:

@@ -41,6 +41,8 @@ class Sink:
         self.format = "text"
         self._handler: RotatingFileHandler | None = None
         self._managed = bool(os.environ.get("JOURNAL_STREAM"))
+        # Gets every record that is written, as its level and members.
+        self.observer: Callable[[str, dict[str, Any]], None] | None = None
 
     def reopen(self, file: str | None, max_bytes: int, keep: int) -> None:
         old, self._handler = self._handler, None
@@ -65,6 +67,8 @@ class Sink:
     def render(self, _logger: Any, method: str, event: Event) -> str:
         """The last processor: one line."""
         level = "error" if method == "exception" else method
+        if self.observer is not None:
+            self.observer(_NAMES.get(level, level), {"ts": _timestamp(), **event})
         fields = {key: value for key, value in event.items() if key != "event"}
         trace = fields.pop("exception", None)
         if trace is not None:

@@ -91,7 +91,8 @@ class Upkeep:
     def _end_idle_daemon(self) -> None:
         kernel = self._kernel
         limit_s = kernel.config.kernel.idle_exit_s
-        busy = bool(kernel.connections) or any(session.queued for session in kernel.sessions)
+        clients = bool(kernel.connections) or kernel.agent_clients() > 0
+        busy = clients or any(session.queued for session in kernel.sessions)
         now = kernel.loop.time()
         if busy or not limit_s:
             self._idle_since = None

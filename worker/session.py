@@ -59,9 +59,12 @@ from ipc.methods import METHODS, ExecParams
 from leash.effects import OPAQUE, PROC_SPAWN, spawn, unit
 from leash.verdict import caps_admit
 from worker import reads, terminal_calls
+from worker.agent.desk import CALLS as AGENT_CALLS
+from worker.agent.desk import Desk
 from worker.authority import Hosts, Policies
 from worker.commands.capture import StreamName
 from worker.commands.processes import TABLE
+from worker.errors import Raised
 from worker.evaluate.evaluator import Evaluator
 from worker.evaluate.host import Host, Limits, nowhere
 from worker.evaluate.state import StateKeeper
@@ -70,22 +73,28 @@ from worker.hosting import apply_settings, build_host
 from worker.journal_port import CURRENT_CALL, JournalPort, WouldBlock
 from worker.language import ast
 from worker.link import Link, LinkClosed, Parcel, read_content
+from worker.navigation_port import kept_by_router
 from worker.output_tail import OutputTail
 from worker.planning import Plan, derive
 from worker.ptys import PtyTable
 from worker.recording import Recorder
-from worker.submission import Preparer, Submission, run
+from worker.sandbox import Sandbox
+from worker.submission import Preparer, Submission, raised_error, run
 from worker.transcript import ON_DEMAND, Transcript, out_number
 from worker.values.types import Value
 
 # A program without effects that is still running after this long is announced on its own.
 ANNOUNCE_AFTER_S: Final = 0.005
 
+# Sessions of the agent endpoint show values between results to whoever prompted.
+AGENT_PREFIX: Final = "agent/"
+
 CallHandler = Callable[["Session", Call], bytes]
 
 # Answered by the I/O thread itself.
 READS: Final[dict[str, CallHandler]] = {
     "session.cwd": reads.session_cwd,
+    "session.reef": reads.session_reef,
     "session.env": reads.session_env,
     "session.names": reads.session_names,
     "value.get": reads.value_get,
@@ -99,6 +108,7 @@ READS: Final[dict[str, CallHandler]] = {
 SLOW_CALLS: Final[dict[str, CallHandler]] = {
     "pty.open": terminal_calls.pty_open,
     "pty.close": terminal_calls.pty_close,
+    **AGENT_CALLS,
 }
 
 # Calls that take their turn at the evaluator, in the order they came.
@@ -139,7 +149,9 @@ class Session:
     # is changed by both threads under `_lock`.
     # `evaluator` belongs to the evaluator thread; the I/O thread only reads plain attributes of it.
 
-    def __init__(self, link: Link, init: Init, fds: list[int]) -> None:
+    def __init__(
+        self, link: Link, init: Init, fds: list[int], policies: Policies, sandbox: Sandbox
+    ) -> None:
         self.link = link
         self.name = init.session
         self.owner = init.owner
@@ -155,7 +167,8 @@ class Session:
         self._env_pairs: tuple[tuple[bytes, bytes], ...] = ()
         self._env_hash = ""
         self.preparer = Preparer()
-        self.policies = Policies()
+        self.policies = policies
+        self.sandbox = sandbox
         self._unannounced: Started | None = None
         self._running: Submission | None = None
         # Held while rows are handed over and sent, so that they arrive in order.
@@ -164,11 +177,13 @@ class Session:
             init.next_out, init.transcript_values, init.transcript_bytes, self._load_result
         )
         self.journal = JournalPort(self)
+        self.desk = Desk(self)
         self._config: dict[str, Any] = msgspec.json.decode(init.config)
         self.evaluator = Evaluator(os.fsdecode(init.cwd), dict(init.environment), self._host(init))
         self.evaluator.channels.on_emit = self._emitted
         self.terminals = PtyTable()
         self.evaluator.host.journal = self.journal
+        self.evaluator.host.navigation = kept_by_router(self.journal)
         self.state = StateKeeper(
             self.evaluator, load_content=self.journal.load, read_secret=self._read_secret
         )
@@ -177,14 +192,14 @@ class Session:
             _note(f"warning: {warning}")
         self.lost = self._restore(cells)
         self.note_places()
-        self.hosts = Hosts(self.evaluator.host, self.policies, init.owner)
+        self.hosts = Hosts(self.evaluator.host, policies, init.owner, sandbox.domain)
 
     def _host(self, init: Init) -> Host:
         return build_host(
             self._config,
             principal=init.owner,
             limits=Limits(init.capture_bytes, init.spill_bytes),
-            sink=nowhere,
+            sink=self.desk.show if init.session.startswith(AGENT_PREFIX) else nowhere,
             echo="quiet",
             note=_note,
         )
@@ -365,6 +380,7 @@ class Session:
 
     def _accepted(self, call: Call, params: ExecParams) -> Submission:
         work = Submission(call, params, self.evaluator.session_cancel.child())
+        work.observer = work.tail = self.desk.observe(call)
         task = call.task
         if task:
 
@@ -397,6 +413,8 @@ class Session:
             work = self._waiting.get(cancel.id)
         if work is not None:
             work.cancel()
+        else:
+            self.desk.cancel(cancel.id)
 
     def _suspend(self, suspend: Suspend, _fds: list[int]) -> None:
         def held(done: bool) -> None:
@@ -522,9 +540,13 @@ class Session:
                 CURRENT_CALL.set(work.call.id)
                 self._running = work
                 try:
-                    run(self, work)
+                    self._run_confined(work)
                 except LinkClosed:
                     raise
+                except Raised as failure:
+                    # There is no place where it may be evaluated.
+                    error = raised_error(failure.error, None)
+                    self.link.send(Failure(work.call.id, error.encode()))
                 except Exception:  # noqa: BLE001 - one broken call must not end the session
                     self.link.send(Failure(work.call.id, _unexpected().encode()))
                 finally:
@@ -536,6 +558,21 @@ class Session:
         except LinkClosed:
             # The I/O thread sees the end of the channel too and ends the process.
             return
+
+
+    def _run_confined(self, work: Submission) -> None:
+        """Run a submission where its caller's grants put it."""
+        caller = work.call.caller
+        domain = self.sandbox.domain(self.policies.standing(caller.principal, caller.caps))
+        if domain is None:
+            run(self, work)
+            return
+
+        def there() -> None:
+            CURRENT_CALL.set(work.call.id)
+            run(self, work)
+
+        domain.run(there)
 
 
 _HANDLERS: Final[dict[type, Callable[[Session, Any, list[int]], None]]] = {

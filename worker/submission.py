@@ -39,9 +39,11 @@ from worker.values.wire import Budget, elide, encode
 from worker.verdicts import answer_plan, verdict_of
 
 if TYPE_CHECKING:
+    from worker.agent.observer import Observer
     from worker.session import Session
 
 ERROR_STDERR_BYTES_MAX: Final = 64 * 1024
+NO_NAMES: Final[frozenset[str]] = frozenset()
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -57,7 +59,9 @@ class Submission:
     params: ExecParams
     token: CancelToken
     groups: ProcessGroups = field(default_factory=ProcessGroups)
-    tail: OutputTail | None = None
+    tail: OutputTail | Observer | None = None
+    # Who sees it when it is a tool call of an agent's turn.
+    observer: Observer | None = None
     suspension: Suspension | None = None
     ended: bool = False
     recorder: Recorder | None = None
@@ -147,9 +151,12 @@ class Preparer:
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()
 
-    def prepare(self, ev: Evaluator, src: str, repl: bool) -> Prepared:
-        """Raises ParseError."""
+    def prepare(
+        self, ev: Evaluator, src: str, repl: bool, names: frozenset[str] = NO_NAMES
+    ) -> Prepared:
+        """`names` are bound for this program alone. Raises ParseError."""
         values, commands = map(frozenset, ev.bound_names())
+        values |= names
         key = (src, repl, values, commands)
         found = self._kept.get(key)
         if found is None:
@@ -206,7 +213,8 @@ def run(session: Session, work: Submission) -> None:
     # What the derivation looks at is looked at with the caller's authority.
     evaluator.host = session.hosts.of(call.caller.principal, call.caller.caps)
     try:
-        prepared = session.preparer.prepare(evaluator, work.params.src, call.caller.repl)
+        names = frozenset(work.observer.names()) if work.observer is not None else NO_NAMES
+        prepared = session.preparer.prepare(evaluator, work.params.src, call.caller.repl, names)
     except ParseError as error:
         session.link.send(Failure(call.id, parse_error(error).encode()))
         return
@@ -237,6 +245,8 @@ def run(session: Session, work: Submission) -> None:
         session.cwd_bytes, prepared, session.derive, partial(session.report, call.id)
     )
     work.recorder = recorder
+    if work.observer is not None:
+        work.observer.begin()
     clock = time.perf_counter_ns()
     value, failure = _evaluate(session, work, prepared.program, recorder)
     dur_ns = time.perf_counter_ns() - clock
@@ -252,8 +262,11 @@ def _evaluate(
     evaluator.cancel = work.token
     groups, evaluator.groups = evaluator.groups, work.groups
     evaluator.tail = work.tail
-    evaluator.hooks = recorder
-    evaluator.repl = session.repl_names(work.call.caller)
+    observer = session.desk.observer = work.observer
+    evaluator.hooks = recorder if observer is None else observer.hooks(recorder)
+    evaluator.repl = (
+        session.repl_names(work.call.caller) if observer is None else observer.names()
+    )
     position: Position = "value" if work.params.position == "value" else "stmt"
     try:
         return evaluator.run_program(program, work.params.src, position), None
@@ -266,6 +279,7 @@ def _evaluate(
     except MemoryError:
         return None, ErrorValue("custom", "out of memory")
     finally:
+        session.desk.observer = None
         work.over()
         evaluator.pending_exit = None
         evaluator.hooks = None
@@ -303,6 +317,8 @@ def _finish(
     dur_ns: int,
 ) -> None:
     caller = work.call.caller
+    if work.observer is not None:
+        work.observer.end(value, error)
     outputs: list[tuple[str, bytes | LazyBytes]] = []
     transcript = render_event = b""
     if error is not None:

@@ -173,7 +173,7 @@ def check_key(section: str, key: str) -> None:
         raise ValueRefused(f"`{key}` is no valid key of {section}: expected {wanted.pattern}")
 
 
-# --- values -----------------------------------------------------------------------------------------
+# --- values --------------------------------------------------------------------------------------
 
 
 def coerce(prop: Prop, path: str, value: Any) -> Any:

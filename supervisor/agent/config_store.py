@@ -301,4 +301,3 @@ def _write_durably(path: Path, text: str) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-

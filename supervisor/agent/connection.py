@@ -16,6 +16,7 @@ import contextlib
 import select
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import msgspec
@@ -80,7 +81,8 @@ class AgentConnection(asyncio.Protocol):
     # `_parked` holds requests behind the one that runs (`busy`); `_advancing` is true while they are
     # taken from it, so that requests answered at once do not nest. `_outgoing` holds frames not yet
     # given to the transport; at most one frame is in the transport's buffer. `pending` maps ids of
-    # our requests to whoever waits. `detached` counts prompts that run. `binding` is set by
+    # our requests to whoever waits. `detached` counts prompts that run, `ended` is done
+    # when the connection is gone. `binding` is set by
     # `initialize` alone. All of it changes on the loop's thread.
 
     def __init__(self, endpoint: Endpoint, loop: asyncio.AbstractEventLoop, number: int) -> None:
@@ -95,6 +97,7 @@ class AgentConnection(asyncio.Protocol):
         self.busy = False
         self._advancing = False
         self.detached = 0
+        self.ended: asyncio.Future[None] = loop.create_future()
         self.pending: dict[str, asyncio.Future[bytes]] = {}
         self._next_request = 0
         self._transport: asyncio.Transport | None = None
@@ -165,6 +168,8 @@ class AgentConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         was_open, self.open = self.open, False
         self._transport = None
+        if not self.ended.done():
+            self.ended.set_result(None)
         self._parked.clear()
         self._outgoing.clear()
         for timer in (self._frame_timer, self._stall_timer, self._initialize_timer):
@@ -334,6 +339,12 @@ class AgentConnection(asyncio.Protocol):
             waiter: asyncio.Future[None] = self.loop.create_future()
             self._room.append(waiter)
             await waiter
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call once there is room; never when the connection ends first."""
+        waiter: asyncio.Future[None] = self.loop.create_future()
+        waiter.add_done_callback(lambda _waiter: call() if self.open else None)
+        self._room.append(waiter)
 
     def has_room(self) -> bool:
         return not self.open or len(self._outgoing) < OUTGOING_FRAMES_MAX

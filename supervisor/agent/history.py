@@ -80,7 +80,12 @@ def open_calls(events: Sequence[Event]) -> list[ToolCall]:
 def context_of(snapshot: Context, prompt: str, events: Sequence[Event]) -> Context:
     """The retained context after a turn: the snapshot, then what happened. A trim replaces all that
     was before it, the turn's own prompt included."""
-    context = [*snapshot, {"role": "user", "content": prompt}]
+    return continued([*snapshot, {"role": "user", "content": prompt}], events)
+
+
+def continued(snapshot: Context, events: Sequence[Event]) -> Context:
+    """The snapshot with what happened after it, inside the same turn."""
+    context = list(snapshot)
     for event in events:
         match event:
             case Trim():
@@ -90,9 +95,7 @@ def context_of(snapshot: Context, prompt: str, events: Sequence[Event]) -> Conte
             case ToolCall():
                 _add_call(context, event.id, event.name, json_text(event.input))
             case ToolResult():
-                context.append(
-                    {"role": "tool", "tool_call_id": event.id, "content": event.output}
-                )
+                context.append({"role": "tool", "tool_call_id": event.id, "content": event.output})
     return _closed(context)
 
 

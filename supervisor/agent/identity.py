@@ -163,9 +163,7 @@ def _by_token(endpoint: AgentEndpoint, bearer: str | None) -> Identity:
             ) from None
         raise _credential("rejected") from None
     if token.principal == kernel.local_human:
-        return Identity(
-            SHARED_OPERATOR, kernel.local_human, operator=not token.caps, token=token
-        )
+        return Identity(SHARED_OPERATOR, kernel.local_human, operator=not token.caps, token=token)
     return _roster(endpoint.settings, token.principal, token)
 
 
@@ -297,7 +295,7 @@ def _grants(profiles: list[Profile]) -> list[str]:
     ]
 
 
-# --- refusals ---------------------------------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------------------
 
 
 def not_granted(grant: str, method: str) -> RpcError:

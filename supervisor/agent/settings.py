@@ -257,4 +257,3 @@ def _is_near(host: str) -> bool:
     except ValueError:
         return False
     return address.is_loopback or address.is_private
-

@@ -28,9 +28,7 @@ class Place:
 
     __slots__ = ("_slots", "granted", "key", "turn")
 
-    def __init__(
-        self, slots: Slots, key: str, granted: asyncio.Future[None], turn: bool
-    ) -> None:
+    def __init__(self, slots: Slots, key: str, granted: asyncio.Future[None], turn: bool) -> None:
         self._slots = slots
         self.key = key
         self.granted = granted
