@@ -28,6 +28,7 @@ from typing import BinaryIO, Final
 
 from blake3 import blake3
 
+from journal.commit_log import LOG_NAME
 from journal.database import DATABASE_NAME, file_uri
 from journal.errors import StoreError
 from journal.schema import SCHEMA_VERSION
@@ -363,7 +364,7 @@ def _replace(scratch: Path, into: Path, *, drop_tokens: bool) -> None:
     """Put the restored entries in the place of the old ones. Old log files must not outlive
     theirs.
     """
-    old = {"cas", f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm", f"{DATABASE_NAME}-journal"}
+    old = {"cas", LOG_NAME, *(f"{DATABASE_NAME}-{end}" for end in ("wal", "shm", "journal"))}
     if drop_tokens:
         old.update(TOKEN_FILES)
     for path in [into / name for name in old | {path.name for path in scratch.iterdir()}]:
