@@ -422,11 +422,11 @@ def test_terminal_words_that_cannot_be_are_usage_errors(session: Program) -> Non
 def test_status_shows_kernel_and_sessions(session: Program) -> None:
     session.run("exec", "1")
     document = session.run("status", "--json").document
-    assert document["socket"] == str(session.socket)
+    assert document["socket"] == session.environ["SHOAL_SOCKET"]
     assert session.environ["SHOAL_SESSION"] in [row["name"] for row in document["sessions"]]
     ran = session.run("status")
     assert ran.code == 0
-    assert f"socket:      {session.socket}\n" in ran.out
+    assert f"socket:      {session.environ['SHOAL_SOCKET']}\n" in ran.out
     assert f"pid {document['pid']}, serving, up " in ran.out
 
 
