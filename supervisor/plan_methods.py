@@ -73,7 +73,7 @@ def _give(call: RouterCall, ok: bool, body: bytes) -> None:
 
 def explain(kernel: Kernel, call: RouterCall) -> None:
     params: ExplainParams = decode_params(call.params, METHODS["explain"].decoder)
-    if params.src is None and params.ast is None:
+    if params.src is None and params.tree is None:
         invalid_params("explain requires src or ast")
     attachment = _attached(call)
     check_accepting(kernel, attachment.session)

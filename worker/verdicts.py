@@ -103,7 +103,7 @@ def _program(session: Session, call: Call) -> tuple[ast.Program, str]:
     if params.src is not None:
         return _parsed(session, call, params.src), params.src
     try:
-        program = decode_ast(bytes(params.ast or b""))
+        program = decode_ast(params.tree or b"null")
     except InvalidAst as error:
         invalid_params(str(error))
     return program, format_program(program)
