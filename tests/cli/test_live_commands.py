@@ -357,9 +357,11 @@ def test_daemonized_kernel_is_ready_when_the_command_returns(tmp_path: Path) -> 
     assert ran.code == 0
     assert f"shoal-kernel: ready {program.socket}\n" in ran.err
     pid = int(pid_file.read_text())
-    assert os.getsid(pid) == pid
-    assert program.run("exec", "6 * 7").out == "42\n"
-    os.kill(pid, signal.SIGTERM)
+    try:
+        assert os.getsid(pid) == pid
+        assert program.run("exec", "6 * 7").out == "42\n"
+    finally:
+        os.kill(pid, signal.SIGTERM)
     end = time.monotonic() + WAIT_S
     while pid_file.exists():
         assert time.monotonic() < end
