@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ipc.messages import PolicyEntry
+from leash.confinement import confinement
 from leash.policy import Policy, PolicyError, PolicyFile, permissive_for, read
+from leash.status import caps_enforced, status, this_host
 from leash.verdict import Standing, may_approve
 
 Identity = tuple[int, int, int, int]
@@ -31,6 +34,7 @@ class Policies:
         self.expected = expected
         self.path: Path | None = None
         self.generation = 0
+        self._backend = this_host()
         self._file: PolicyFile = permissive_for(local_human)
         self._encoded: dict[str, bytes] = {}
 
@@ -112,9 +116,12 @@ class Policies:
     # -- enforcement -------------------------------------------------------------------------------
 
     def caps_enforced(self, principal: str, caps: Iterable[str] = ()) -> bool:
-        """Whether the operating system confines this principal's work. Nothing here does yet: every
-        effect is checked by the worker when it happens, and that is all."""
-        return False
+        """Whether the operating system confines this principal's work."""
+        return caps_enforced(confinement(self.standing(principal, caps)), self._backend)
+
+    def sandbox_status(self, principal: str, caps: Iterable[str] = ()) -> dict[str, Any]:
+        """What of it is confined, and how (chapter 50 §9.11)."""
+        return status(confinement(self.standing(principal, caps)), self._backend)
 
 
 __all__ = ["Policies", "PolicyError"]

@@ -12,12 +12,11 @@ on a pinned list.
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
-import blake3
 import msgspec
 
 from ipc.messages import PolicyEntry
@@ -33,6 +32,7 @@ from leash.effects import (
     unit,
 )
 from leash.patterns import concrete_root
+from leash.pins import open_pinned
 from leash.policy import Policy
 from leash.verdict import (
     ALLOW,
@@ -47,8 +47,6 @@ from worker.errors import Raised, raised
 from worker.evaluate.host import Host
 from worker.values.types import Span
 
-_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-_CHUNK_BYTES: Final = 1 << 20
 _LOADER_PREFIXES: Final = (b"LD_", b"DYLD_")
 HOSTS_KEPT_MAX: Final = 64
 
@@ -186,33 +184,18 @@ def _resolved(patterns: Iterable[str]) -> list[str]:
 def _pinned(pinning: Sequence[Standing], request: SpawnRequest) -> Admission:
     """Admit a program by its content or its name, and have exactly what was judged executed."""
     path = os.path.join(request.cwd, request.path)
+    file = open_pinned(path)
     try:
-        fd = os.open(path, _READ)
-    except PermissionError:
-        # It can be executed but not read: only its name speaks for it.
-        _check_pins(pinning, request, "", path)
-        return Admission(request.path, _environment(pinning, request))
-    try:
-        digest, script = _identified(fd)
-        _check_pins(pinning, request, digest, path)
+        _check_pins(pinning, request, file.digest, path)
     except BaseException:
-        os.close(fd)
+        os.close(file.fd)
         raise
-    program = f"/dev/fd/{fd}" if script else f"/proc/self/fd/{fd}"
-    return Admission(program, _environment(pinning, request), (fd,))
 
+    def check() -> None:
+        if not file.unchanged():
+            raise spawn_denied(request.argv0, pinning[0].principal, request.span)
 
-def _identified(fd: int) -> tuple[str, bool]:
-    """The content hash of an open file, and whether an interpreter runs it."""
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        return "", False
-    digest = blake3.blake3()
-    script, at = False, 0
-    while chunk := os.pread(fd, _CHUNK_BYTES, at):
-        script = script or (at == 0 and chunk.startswith(b"#!"))
-        digest.update(chunk)
-        at += len(chunk)
-    return digest.hexdigest(), script
+    return Admission(file.program, _environment(pinning, request), (file.fd,), check)
 
 
 def _check_pins(pinning: Sequence[Standing], request: SpawnRequest, digest: str, path: str) -> None:
@@ -259,8 +242,11 @@ class Hosts:
 
     # Hosts without an admitted plan, by principal and caps; evaluator thread only.
 
-    def __init__(self, base: Host, policies: Policies, owner: str) -> None:
+    def __init__(
+        self, base: Host, policies: Policies, owner: str, domain: Callable[[Standing], Any]
+    ) -> None:
         self._base = base
+        self._domain = domain
         self._policies = policies
         self._owner = owner
         self._kept: dict[tuple[str, tuple[str, ...]], Host] = {}
@@ -271,11 +257,20 @@ class Hosts:
         found = self._kept.get(key)
         if found is None:
             authority = CallAuthority(self._policies, principal, tuple(caps), self._owner)
-            found = replace(self._base, principal=principal, authority=authority)
+            found = replace(
+                self._base,
+                principal=principal,
+                authority=authority,
+                domain=partial(self._place, principal, key[1]),
+            )
             if len(self._kept) >= HOSTS_KEPT_MAX:
                 self._kept.clear()
             self._kept[key] = found
         return found
+
+    def _place(self, principal: str, caps: tuple[str, ...]) -> Any:
+        """Where programs of a principal are started, by its grants as they are now."""
+        return self._domain(self._policies.standing(principal, caps))
 
     @staticmethod
     def admitted(host: Host, effects: tuple[Effect, ...]) -> Host:

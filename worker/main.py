@@ -12,22 +12,26 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import signal
 import socket
 import sys
 import traceback
 from types import FrameType
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from ipc.messages import PROTOCOL, Init, ProtocolError
+from ipc.messages import PROTOCOL, Init, ProtocolError, SetPolicies
+from leash.limits import limit_process
 from worker.link import Link, LinkClosed
+
+if TYPE_CHECKING:
+    from worker.authority import Policies
 
 PROCESS_NAME_BYTES_MAX: Final = 15
 
 
 def session_worker(title: str, channel: socket.socket, settings: dict[str, int]) -> NoReturn:
     from worker.commands.processes import TABLE
+    from worker.sandbox import SANDBOX
     from worker.session import Session
 
     status = 1
@@ -42,7 +46,10 @@ def session_worker(title: str, channel: socket.socket, settings: dict[str, int])
             init, fds = received
             if not isinstance(init, Init) or init.protocol != PROTOCOL:
                 raise ProtocolError("the first message must be init")
-            Session(link, init, fds).serve()
+            policies = _policies(link)
+            SANDBOX.enter(policies.standing(init.owner), dict(init.environment))
+            # From here on nothing is done that the owner may not do: stored state is code too.
+            Session(link, init, fds, policies, SANDBOX).serve()
         status = 0
     except (LinkClosed, OSError):
         status = 0
@@ -51,12 +58,26 @@ def session_worker(title: str, channel: socket.socket, settings: dict[str, int])
     _end(status)
 
 
+def _policies(link: Link) -> Policies:
+    """The second message: what those may do who can act in the session."""
+    from worker.authority import Policies
+
+    received = link.receive()
+    if received is None or not isinstance(received[0], SetPolicies):
+        raise ProtocolError("the second message must be policies")
+    policies = Policies()
+    policies.update(received[0].entries)
+    return policies
+
+
 def syntax_worker(title: str, channel: socket.socket, settings: dict[str, int]) -> NoReturn:
+    from leash.privileges import no_new_privs
     from worker.syntax import serve
 
     status = 1
     try:
         _become(title, settings)
+        no_new_privs()
         serve(Link(channel), settings)
         status = 0
     except (LinkClosed, OSError):
@@ -73,7 +94,6 @@ def _become(title: str, settings: dict[str, int]) -> None:
     if sys.platform == "linux":
         import prctl
 
-        prctl.set_no_new_privs(1)
         prctl.set_child_subreaper(1)
         prctl.set_name(
             title.encode("utf-8", "replace")[:PROCESS_NAME_BYTES_MAX].decode("utf-8", "ignore")
@@ -86,10 +106,7 @@ def _become(title: str, settings: dict[str, int]) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminated)
-    open_files = settings.get("open_files", 0)
-    if open_files:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit_process(settings.get("open_files", 0))
     # The evaluator makes few cycles; rarer collections keep the shared pages shared.
     gc.set_threshold(50_000, 20, 100)
 
@@ -101,9 +118,11 @@ def _terminated(_signal: int, _frame: FrameType | None) -> None:
 def _end(status: int) -> NoReturn:
     """Leave nothing running below this process, then exit without unwinding other threads."""
     from worker.commands.processes import kill_descendants
+    from worker.sandbox import SANDBOX
 
     try:
         kill_descendants()
+        SANDBOX.close()
     finally:
         sys.stderr.flush()
         os._exit(status)

@@ -166,6 +166,7 @@ class Session:
         self._cwd = ("", b"")
         self._env_pairs: tuple[tuple[bytes, bytes], ...] = ()
         self._env_hash = ""
+        self._places_noted = True
         self.preparer = Preparer()
         self.policies = policies
         self.sandbox = sandbox
@@ -227,6 +228,7 @@ class Session:
 
     def note_places(self) -> None:
         """Look again at what a program with effects may have changed outside its bindings."""
+        self._places_noted = True
         pairs = tuple(self.evaluator.env.items())
         if self._env_pairs != pairs:
             self._env_pairs = pairs
@@ -256,7 +258,8 @@ class Session:
     def changes(self, number: int, stored: Value, expired: list[int]) -> bytes:
         """The state this submission changed, encoded for the store."""
         state = self.state
-        cells = state.changed()
+        cells = state.changed(places=self._places_noted)
+        self._places_noted = False
         cells.append(state.result(f"{RESULT_CELL}{number}", stored))
         cells += [state.forget(f"{RESULT_CELL}{gone}") for gone in expired]
         pinned, unpinned = state.content_changes()

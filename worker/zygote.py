@@ -19,6 +19,7 @@ import worker.builtins
 import worker.commands.run
 import worker.evaluate.compiler
 import worker.main
+import worker.sandbox
 import worker.session
 import worker.syntax  # noqa: F401 - loaded for the children
 from worker.commands.adapters import bundled
@@ -32,7 +33,6 @@ if sys.platform == "linux":
 
     prctl.set_name("shoal:zygote")
     prctl.set_pdeathsig(signal.SIGKILL)
-    prctl.set_no_new_privs(1)
     # Give freed memory of the imports back before it is shared by every worker.
     ctypes.CDLL(None).malloc_trim(0)
 

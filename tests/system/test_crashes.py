@@ -168,13 +168,6 @@ def test_processes_are_named_after_what_they_do(daemon: Daemon) -> None:
         assert _comm(daemon.pid) == "shoal:router"
 
 
-def test_workers_may_gain_no_privileges(daemon: Daemon) -> None:
-    with daemon.wire() as wire:
-        wire.result("session.attach", {"session": "privileges"})
-        status = Path(f"/proc/{_pid_of(wire, 'privileges')}/status").read_text()
-        assert "NoNewPrivs:\t1" in status
-
-
 def test_a_killed_router_leaves_no_process_behind() -> None:
     daemon = Daemon().start()
     wire = daemon.wire()

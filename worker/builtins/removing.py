@@ -55,6 +55,11 @@ class Trash:
             whole = os.fsencode(f"{self._last}-{name}")
             return os.path.join(directory, os.fsdecode(whole[:NAME_BYTES_MAX]))
 
+    def directory(self) -> str:
+        """The trash directory, made when it is not there yet; raises OSError."""
+        with self._lock:
+            return self._ready()
+
     def _ready(self) -> str:
         base = os.environ.get("TMPDIR") or "/tmp"
         shared = os.path.join(base, "shoal-trash")

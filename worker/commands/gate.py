@@ -11,7 +11,7 @@ Failure: a refusing resolver raises its `reef_*` error, a refusing gate `spawn_d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -63,6 +63,8 @@ class Admission:
     program: str
     env: Mapping[bytes, bytes]
     close_fds: tuple[int, ...] = ()
+    # Looks once more at what was judged, right before the start; raises when it has changed.
+    check: Callable[[], None] | None = None
 
 
 def admit(ev: Evaluator, request: SpawnRequest) -> Admission:

@@ -202,6 +202,10 @@ class ProcessTable:
         """Run something short on the table's own thread after that time."""
         self._janitor.after(max(0.0, seconds), action)
 
+    def attend(self) -> None:
+        """Start the table's own thread now, in the domain of the calling one."""
+        self._janitor.after(0.0, _nothing)
+
     def _signal_leftover(self, leftover: Leftover, number: int) -> None:
         # By name and start time, never by group number: the leader is reaped, so the number could
         # belong to somebody else by now.
@@ -392,6 +396,10 @@ class _Janitor:
             if not self._alarms:
                 return None
             return max(0.0, (self._alarms[0].due - time.monotonic()) * 1000.0) + 1.0
+
+
+def _nothing() -> None:
+    return None
 
 
 def _read_some(fd: int) -> bool:

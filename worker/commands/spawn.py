@@ -139,7 +139,7 @@ def start(
         words = [os.fsencode(request.path), *argv[1:]]
         with TABLE.starting() as register:
             started_ns = time.monotonic_ns()
-            pid = _launch(admission, words, directory, launch_program)
+            pid = _launch(ev, admission, words, directory, launch_program)
             return register(pid), started_ns
     except OSError as failure:
         raise start_failure(argv[0], failure, span) from None
@@ -149,9 +149,23 @@ def start(
 
 
 def _launch(
-    admission: Admission, words: list[bytes], directory: str, launch_program: launch.Launch
+    ev: Evaluator,
+    admission: Admission,
+    words: list[bytes],
+    directory: str,
+    launch_program: launch.Launch,
 ) -> int:
-    return launch_program(os.fsencode(admission.program), words, admission.env, directory)
+    """Launch from where the principal's programs are started."""
+    if admission.check is not None:
+        admission.check()
+    program = os.fsencode(admission.program)
+    domain = None if ev.host.domain is None else ev.host.domain()
+    if domain is None:
+        return launch_program(program, words, admission.env, directory)
+    pid: int = domain.launch(
+        lambda env: launch_program(program, words, env, directory), admission.env
+    )
+    return pid
 
 
 def _request(

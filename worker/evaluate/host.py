@@ -93,7 +93,7 @@ class Host:
     """`sink` gets shown values (never null). `adapters`, `reef`, `secrets`, `navigation`, `journal`
     and `opener` are the objects of their own packages, None when the embedding has none.
     `stderr_note` writes one diagnostic line. `authority.check(effect)` judges an effect when it
-    happens.
+    happens. `domain` gives the place programs are started from, None for where the process is.
     """
 
     sink: Callable[[Value], None] = write_to_standard_output
@@ -107,6 +107,7 @@ class Host:
     opener: Any = None
     principal: str = ""
     authority: Any = field(default_factory=Authority)
+    domain: Callable[[], Any] | None = None
     journal: Any = None
     navigation: Any = None
     limits: Limits = field(default_factory=Limits)
