@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.values.samples import (
     moment,
     outcome,
 )
+from worker.evaluate.threads import run_on_evaluator_stack
 from worker.values.regexes import compile_regex
 from worker.values.types import (
     INT_MIN,
@@ -164,3 +166,14 @@ def test_fields_and_columns_are_sorted_by_code_points() -> None:
     record = dict.fromkeys(names, 1)
     assert list(json.loads(encode(record))["v"]) == sorted(names)
     assert list(json.loads(encode(Table([record])))["cols"]) == sorted(names)
+
+
+def test_the_cost_of_a_deeply_nested_value_grows_with_its_size_alone() -> None:
+    value: Value = 1
+    for level in range(30_000):
+        value = [value] if level % 2 else {"k": value}
+    started = time.process_time()
+    encoded = run_on_evaluator_stack(encode, value)
+    assert len(encoded) > 30_000 * 20
+    # Copying the inner text once a level would take many seconds.
+    assert time.process_time() - started < 2

@@ -1,8 +1,9 @@
 """The tagged wire form of values: one JSON object per value, member `$` first (chapter 60 §8).
 
 `encode_text` writes JSON directly, without intermediate structures: lists and columns of one scalar
-type are one join. Record fields and table columns are sorted by name. Stored bytes are written as a
-reference to the content store and never loaded; secrets show their name only.
+type are one join, and every container appends its pieces to one list, so that the cost of a deeply
+nested value grows with its size alone. Record fields and table columns are sorted by name. Stored
+bytes are written as a reference to the content store and never loaded; secrets show their name.
 
 Failure: TypeError for an object that is no value, which is a programming error.
 """
@@ -132,44 +133,64 @@ _SCALARS: Final[dict[type, Callable[[Any], str]]] = {
 # --- containers -----------------------------------------------------------------------------------
 
 
-def _array(items: list[Value]) -> str:
-    """The wire values of all items in brackets."""
-    if not items:
-        return "[]"
+Pieces = list[str]
+
+
+def _column(items: list[Value]) -> str | None:
+    """The wire values of all items with commas between, when all are of one scalar type."""
     kinds = set(map(type, items))
-    if len(kinds) == 1:
-        kind = kinds.pop()
-        # The hot columns: the constant parts become the separator of one join.
-        if kind is int:
-            joined = '},{"$":"int","v":'.join(map(str, items))
-            return f'[{{"$":"int","v":{joined}}}]'
-        if kind is str:
-            joined = '},{"$":"str","v":'.join(map(json_string, items))
-            return f'[{{"$":"str","v":{joined}}}]'
-        scalar = _SCALARS.get(kind)
-        if scalar is not None:
-            return f"[{','.join(map(scalar, items))}]"
-    texts = []
+    if len(kinds) != 1:
+        return None
+    kind = kinds.pop()
+    # The hot columns: the constant parts become the separator of one join.
+    if kind is int:
+        return '{"$":"int","v":' + '},{"$":"int","v":'.join(map(str, items)) + "}"
+    if kind is str:
+        return '{"$":"str","v":' + '},{"$":"str","v":'.join(map(json_string, items)) + "}"
+    scalar = _SCALARS.get(kind)
+    return None if scalar is None else ",".join(map(scalar, items))
+
+
+def _items(items: list[Value], out: Pieces) -> None:
+    joined = _column(items)
+    if joined is not None:
+        out.append(joined)
+        return
+    comma = ""
     for item in items:
-        texts.append(encode_text(item))
-    return f"[{','.join(texts)}]"
+        out.append(comma)
+        _write(item, out)
+        comma = ","
 
 
-def _record(record: Record) -> str:
-    texts = []
+def _list(items: list[Value], out: Pieces) -> None:
+    out.append('{"$":"list","v":[')
+    _items(items, out)
+    out.append("]}")
+
+
+def _record(record: Record, out: Pieces) -> None:
+    out.append('{"$":"record","v":{')
+    comma = ""
     for key in sorted(record):
-        texts.append(f"{json_string(key)}:{encode_text(record[key])}")
-    return f'{{"$":"record","v":{{{",".join(texts)}}}}}'
+        out.append(f"{comma}{json_string(key)}:")
+        _write(record[key], out)
+        comma = ","
+    out.append("}}")
 
 
-def table_text(rows: list[Record]) -> str:
+def _table(table: Table, out: Pieces) -> None:
     """The columnar form: every column has one wire value per row, null where a row lacks it."""
+    rows = table.rows
     names = sorted(set().union(*rows)) if rows else []
-    columns = []
+    out.append('{"$":"table","cols":{')
+    comma = ""
     for name in names:
-        cells = [row.get(name) for row in rows]
-        columns.append(f"{json_string(name)}:{_array(cells)}")
-    return f'{{"$":"table","cols":{{{",".join(columns)}}},"n":{len(rows)}}}'
+        out.append(f"{comma}{json_string(name)}:[")
+        _items([row.get(name) for row in rows], out)
+        out.append("]")
+        comma = ","
+    out.append(f'}},"n":{len(rows)}}}')
 
 
 def envelope(outcome: Outcome, out: str, err: str, cmd: str) -> str:
@@ -188,15 +209,15 @@ def err_text(outcome: Outcome) -> str:
     return outcome.stderr.decode("utf-8", "replace")
 
 
-def _outcome(outcome: Outcome) -> str:
-    out = encode_text(decoded_out(outcome))
-    return envelope(outcome, out, err_text(outcome), outcome.cmd)
+def _outcome(outcome: Outcome, out: Pieces) -> None:
+    text = encode_text(decoded_out(outcome))
+    out.append(envelope(outcome, text, err_text(outcome), outcome.cmd))
 
 
-_CONTAINERS: Final[dict[type, Callable[[Any], str]]] = {
-    list: lambda value: f'{{"$":"list","v":{_array(value)}}}',
+_CONTAINERS: Final[dict[type, Callable[[Any, Pieces], None]]] = {
+    list: _list,
     dict: _record,
-    Table: lambda value: table_text(value.rows),
+    Table: _table,
     Outcome: _outcome,
 }
 
@@ -211,8 +232,22 @@ _HANDLES: Final[dict[str, Callable[[Any], str]]] = {
 }
 
 
+def _write(value: Value, out: Pieces) -> None:
+    kind = type(value)
+    container = _CONTAINERS.get(kind)
+    if container is not None:
+        container(value, out)
+        return
+    form = _SCALARS.get(kind) or _HANDLES[type_name(value)]
+    out.append(form(value))
+
+
 def encode_text(value: Value) -> str:
     """The complete compact encoding of any value, as text."""
     kind = type(value)
-    form = _SCALARS.get(kind) or _CONTAINERS.get(kind) or _HANDLES[type_name(value)]
-    return form(value)
+    scalar = _SCALARS.get(kind)
+    if scalar is not None:
+        return scalar(value)
+    out: Pieces = []
+    _write(value, out)
+    return "".join(out)
