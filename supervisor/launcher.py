@@ -19,6 +19,8 @@ import os
 import shutil
 import socket
 import struct
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +59,26 @@ class Launched:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             os.close(self.status_fd)
+
+
+@contextlib.contextmanager
+def _own_imports() -> Iterator[None]:
+    """Let a started interpreter import this installation only, never from its directory.
+
+    A zygote started with `-c` would look into the daemon's working directory first: whatever lies
+    there under the name of one of our packages would run in every session.
+    """
+    wanted = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 class _Spawning:
@@ -101,7 +123,8 @@ class Launcher:
     def _ensure_zygote(self) -> None:
         before = forkserver._forkserver._forkserver_address
         self._context.set_forkserver_preload(PRELOAD)
-        forkserver.ensure_running()
+        with _own_imports():
+            forkserver.ensure_running()
         if before is not None and before != forkserver._forkserver._forkserver_address:
             # The socket of a zygote that died.
             with contextlib.suppress(OSError):

@@ -236,3 +236,16 @@ def test_new_work_is_refused_during_a_drain() -> None:
         assert error["message"] == "kernel is shutting down"
         assert wire.result("server.info")["kernel_protocol"] == 1
     daemon.stop()
+
+
+def test_nothing_is_imported_from_the_directory_a_daemon_starts_in() -> None:
+    daemon = Daemon()
+    for package in ("worker", "ipc", "msgspec"):
+        (daemon.work / package).mkdir()
+        (daemon.work / package / "__init__.py").write_text("raise SystemExit('foreign code ran')")
+    daemon.start()
+    with daemon.wire() as wire:
+        wire.result("session.attach")
+        assert wire.result("exec", {"src": "6 * 7"})["render"] == "42"
+    assert "foreign code" not in daemon.read_log()
+    daemon.stop()
