@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import daemon_calls, language
+from benchmarks import authority, daemon_calls, durability, language
 from benchmarks.report import Benchmark, Row, table
 
 ALL: Final[dict[str, Benchmark]] = {
@@ -21,6 +21,10 @@ ALL: Final[dict[str, Benchmark]] = {
     "abuse": daemon_calls.abusive_clients,
     "language": language.speed,
     "streams": language.stream_memory,
+    "authority": authority.judging,
+    "saving": durability.saving,
+    "query": durability.query,
+    "events": durability.events,
 }
 
 

@@ -31,7 +31,9 @@ from worker.evaluate.revive import StoredCode
 from worker.evaluate.scopes import Cell, Scope
 from worker.evaluate.static import DYNAMIC_NAMES
 from worker.evaluate.stored_values import (
+    PLAIN,
     PROTOCOL,
+    STORED_BYTES_MAX,
     LoadContent,
     Reader,
     ReadSecret,
@@ -111,8 +113,11 @@ class StateKeeper:
 
     # -- saving --------------------------------------------------------------------------------
 
-    def changed(self) -> list[SavedCell]:
-        """The cells that differ from what was saved last, and the ones no longer needed."""
+    def changed(self, *, places: bool = True) -> list[SavedCell]:
+        """The cells that differ from what was saved last, and the ones no longer needed.
+
+        `places` False: directories and environment are surely as they were.
+        """
         saved: list[SavedCell] = []
         waiting = self._waiting
         # Tasks may bind names meanwhile, hence the copies.
@@ -128,7 +133,8 @@ class StateKeeper:
                 saved.append(found)
         if self._unswept > max(_SHARED_UNSWEPT_MAX, self._kept_by_sweep):
             saved += self._sweep()
-        self._save_places(saved)
+        if places:
+            self._save_places(saved)
         return saved
 
     def _find_shared_changes(self, waiting: list[tuple[str, Any]]) -> None:
@@ -148,6 +154,15 @@ class StateKeeper:
 
     def _save_cell(self, name: str, cell: Cell) -> SavedCell | None:
         value, mutable = cell.v, cell.mutable
+        if type(value) in PLAIN and name not in self._links and name not in self._content:
+            data = pickle.dumps((value, mutable, cell.name), PROTOCOL)
+            cell.saved = value
+            cell.lost = False
+            return (
+                SavedCell(name, data)
+                if len(data) <= STORED_BYTES_MAX
+                else SavedCell(name, None, True)
+            )
         if value is cell.saved and cell not in self._dynamic:
             return None
         if cell.name == DYNAMIC_NAMES:
@@ -195,6 +210,8 @@ class StateKeeper:
     def content_changes(self) -> tuple[list[str], list[str]]:
         """Hashes that saved cells refer to now, and those they no longer do, since the last
         call."""
+        if not self._content_seen:
+            return [], []
         seen, self._content_seen = self._content_seen, set()
         used = [name for name in sorted(seen) if self._uses[name] > 0]
         unused = [name for name in sorted(seen) if self._uses[name] <= 0]
@@ -298,6 +315,10 @@ class StateKeeper:
 
     def result(self, name: str, value: Value) -> SavedCell:
         """The cell of a transcript result; it shares nothing with the session."""
+        if type(value) in PLAIN:
+            data = pickle.dumps(value, PROTOCOL)
+            if len(data) <= STORED_BYTES_MAX:
+                return SavedCell(name, data)
         form = StoredForm.of(value, self, alone=True)
         self._note_content(name, form.content if form is not None else frozenset())
         return SavedCell(name, None if form is None else form.data, form is None)

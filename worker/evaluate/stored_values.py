@@ -34,7 +34,8 @@ PROTOCOL: Final = 5
 # A value larger than this is not kept; it is the most that the journal keeps of one output, too.
 STORED_BYTES_MAX: Final = 256 << 20
 
-_SCALARS: Final = frozenset((type(None), bool, int, float, str, bytes))
+# Types that mean nothing but their content: the C pickler needs no help with them.
+PLAIN: Final = frozenset((type(None), bool, int, float, str, bytes))
 _WITH_CONTENT: Final = b"B"
 _COUNT_BYTES: Final = 4
 _HASH_BYTES: Final = 32
@@ -73,10 +74,8 @@ class StoredForm(NamedTuple):
 
     @classmethod
     def of(cls, value: Any, shelf: Shelf, *, alone: bool = False) -> StoredForm | None:
-        """The stored form of a value, or of a tuple of a value and plain things about it; None when
-        it has none. `alone`: it shares nothing."""
-        parts = value if type(value) is tuple else (value,)
-        if all(type(part) in _SCALARS for part in parts):
+        """The stored form of a value, None when it has none. `alone`: it shares nothing."""
+        if type(value) in PLAIN:
             data = pickle.dumps(value, PROTOCOL)
             return cls(data) if len(data) <= STORED_BYTES_MAX else None
         writer = _Writer(shelf, alone)
