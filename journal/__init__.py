@@ -17,19 +17,27 @@ Three ways to wait, for writes and reads alike:
 
 | | callback | coroutine | blocking (command line, tests) |
 |---|---|---|---|
-| change, an `Operation[R]` of `records` | `post(op, done)` | `await commit(op)` | `apply(op)` |
+| change, an `Operation[R]` | `post(op, done)`, `post_all` | `await commit(op)` | `apply(op)` |
 | read, a `Read[R]` | `read(read, done)` | `await load(read)` | `fetch(read)` |
 
-Threads. One writer thread owns the write connection. It takes every operation that waits, does all
-of them in one transaction, commits, and hands the completions of the whole batch to `deliver`,
-once. A refused operation changes nothing and spoils no other; a failed commit fails all of its
-batch. Reads run on a small pool of threads with read connections of their own and see the last
-commit; each calls `deliver` with a batch of one. Without `deliver` completions run on the thread
-that made them. `post`, `read`, `reserve_*` and `failure` never block and may be called from any
-thread; `apply` and `fetch` block and do not go through `deliver`, so they may be called on the
-loop's thread too, where that is acceptable.
+Threads. One writer thread owns the write connection. It takes every operation that waits, makes all
+of them durable at once, and hands the completions of the whole batch to `deliver`, once. A refused
+operation changes nothing and spoils no other; a failed commit fails all of its batch. Reads run on
+a small pool of threads with read connections of their own and see everything acknowledged before
+they were asked for; each calls `deliver` with a batch of one. Without `deliver` completions run on
+the thread that made them. `post`, `read`, `reserve_*` and `failure` never block and may be called
+from any thread; `apply` and `fetch` block and do not go through `deliver`, so they may be called on
+the loop's thread too, where that is acceptable.
 
-Order. Operations take effect in the order of their posting. A result is given after its commit.
+Order. Operations take effect in the order of their posting, those of `post_all` in one batch. A
+result is given after its commit.
+
+Commit. On disk with `sync` normal, what needs nothing of the database is committed by one write to
+`commit.log` and applied to the database later: when nothing else came for 2 ms, after 50 ms, or
+when there is much of it; before anything that needs the database; before a read; at close. So other
+programs that read the database beside the daemon (`BesideReader`) lag by up to 50 ms, and after a
+kill by what the next `Store.open` replays. With `sync` full, and in memory, a commit is the
+database's own.
 
 Errors (`journal.errors`), given to `done`, raised by the other forms:
 
@@ -48,8 +56,8 @@ posted operation is an attempt; while failing the writer also tries by itself ev
 
 Numbers. Entry ids are given out in memory by `reserve_entries(count)` (the first of `count`
 ascending ids) and task numbers by `reserve_task()`; what was given out is never given again.
-Numbers of durable events are assigned inside the transaction and come with the result, so a failed
-commit leaves no gap.
+Numbers of durable events are assigned by the commit and come with the result, so a failed one
+leaves no gap.
 
 Content of an output is `bytes`, `FileContent(fd, length)` (the store closes the descriptor), or
 `Stored` (from `ingest`, which hashes, cuts at the output cap and compresses on a thread of its

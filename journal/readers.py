@@ -88,7 +88,11 @@ class Readers:
 
 
 class BesideReader:
-    """Reads a state directory beside a running daemon, or without one, and changes nothing."""
+    """Reads a state directory beside a running daemon, or without one, and changes nothing.
+
+    What the daemon acknowledged in the last 50 ms may still be in its commit log alone, which is
+    not read here; nor is what a killed daemon left there for the next one.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._source = Source(

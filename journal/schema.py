@@ -1,9 +1,9 @@
 """Tables and indexes of `journal.db`, schema 2 (chapter 61 §2.2).
 
-Beyond the chapter's list stand: `counter` (high-water marks that outlive the rows they counted),
-`plan.allowed` and `plan.requested_effects` (what a plan's answers need after a restart), and the
-indexes that keep queries by owner, running rows, tasks and expiring plans independent of the
-table's size.
+Beyond the chapter's list stand: `counter` (high-water marks that outlive the rows they counted, and
+the database's place in its commit log), `plan.allowed` and `plan.requested_effects` (what a plan's
+answers need after a restart), and the indexes that keep queries by owner, running rows, tasks and
+expiring plans independent of the table's size.
 
 Failure: `create` raises the sqlite3 error of the statement that failed; the caller's transaction
 decides.

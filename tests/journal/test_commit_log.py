@@ -18,9 +18,12 @@ from journal import (
     Barrier,
     CellChanges,
     Custom,
+    DeleteSession,
     EnsureSession,
     EntryFilter,
+    FailTasks,
     FinishTask,
+    InterruptSubmissions,
     LogEvents,
     OperationRefused,
     Output,
@@ -40,6 +43,7 @@ from journal.backup import create_archive, restore_archive
 from journal.commit_log import LOG_NAME, CommitLog
 from tests.journal.support import (
     OWNER,
+    SESSION,
     begin,
     change,
     finish,
@@ -324,6 +328,30 @@ def test_what_does_not_fit_is_refused_at_once(lazy: Store) -> None:
             lazy.apply(wrong)
     lazy.apply(finish(running))
     assert len(sources(lazy)) == 2
+
+
+def test_what_ended_otherwise_ends_no_second_time(lazy: Store) -> None:
+    session = session_id(lazy)
+    entry, number = lazy.reserve_entries(), lazy.reserve_task()
+    lazy.apply(begin(entry))
+    lazy.apply(PutTask(number, session, OWNER, 5))
+
+    assert [row.entry_id for row in lazy.apply(InterruptSubmissions(OWNER, SESSION, 9))] == [entry]
+    with pytest.raises(OperationRefused):
+        lazy.apply(finish(entry))
+    assert lazy.apply(FailTasks(session, 6, b"{}")) == (number,)
+    assert not lazy.apply(FinishTask(TaskEnd(number, "completed", 7)))
+    lazy.apply(DeleteSession(session))
+    with pytest.raises(OperationRefused):
+        lazy.apply(PutTask(lazy.reserve_task(), session, OWNER, 5))
+
+
+def test_change_of_any_kind_is_reckoned_with(lazy: Store) -> None:
+    entry = lazy.reserve_entries()
+    lazy.apply(begin(entry))
+    lazy.apply(Custom(lambda c: c.execute("UPDATE entry SET state = 'interrupted'").rowcount))
+    with pytest.raises(OperationRefused):
+        lazy.apply(finish(entry))
 
 
 def test_number_that_was_skipped_may_still_be_used(lazy: Store) -> None:
