@@ -388,6 +388,23 @@ def test_too_many_paths_make_the_effect_opaque(
     assert effects_of(ev, "rm a b c\nrm a b") == [OPAQUE, fs(DELETE, "@/a", "@/b")]
 
 
+def test_a_glob_that_takes_too_long_makes_the_whole_plan_opaque(
+    ev: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[None] = []
+
+    def check_time(walk: limits.Walk) -> None:
+        looked.append(None)
+        if len(looked) > 3:
+            raise limits.Exhausted
+
+    for number in range(5):
+        Path(ev.cwd, f"d{number}").mkdir()
+    monkeypatch.setattr(limits.Walk, "check_time", check_time)
+    assert effects_of(ev, "ls **/*.c") == [OPAQUE]
+    assert len(looked) == 4
+
+
 def test_functions_nested_too_deep_are_opaque(ev: Evaluator) -> None:
     source = "fn f0() { rm a }\n" + "".join(f"fn f{n}() {{ f{n - 1}() }}\n" for n in range(1, 70))
     assert effects_of(ev, source + "f60()") == [fs(DELETE, "@/a")]
@@ -487,6 +504,10 @@ def test_only_these_methods_reach_out() -> None:
 def test_what_can_only_compute_is_found_without_derivation(src: str, pure: bool) -> None:
     context = ParseContext(values=frozenset(("n", "secret")))
     assert is_pure(parse(src, context), frozenset(("n", "secret"))) is pure
+
+
+def test_a_huge_tree_is_left_to_the_derivation() -> None:
+    assert not is_pure(parse("1\n" * 50_000), frozenset())
 
 
 def _pure_sources() -> Iterable[str]:

@@ -242,11 +242,11 @@ def counted(count: int, what: str) -> str:
 
 
 def expand_glob(ev: Evaluator, glob: Glob, span: Span | None = None) -> list[Path]:
-    """Sorted absolute matches; none leaves a note on the worker's standard error."""
-    from worker.values.globs import expand
+    """Sorted absolute matches that may be read; none leaves a note on the worker's stderr."""
+    from worker.values.methods.globs import expanded
 
     try:
-        matches: list[Path] = expand(glob)
+        matches = [path for path in expanded(ev, glob) if type(path) is Path]
     except Raised as error:
         raise error.at(span) from None
     if not matches:

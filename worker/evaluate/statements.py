@@ -316,9 +316,9 @@ def items_of(frame: Frame, value: Value, span: Span) -> Iterable[Value]:
 
 def _collected(ev: Any, value: Value) -> Iterable[Value]:
     if type(value) is Glob:
-        from worker.values.globs import expand
+        from worker.values.methods.globs import expanded
 
-        paths: Iterable[Value] = expand(value)
+        paths: Iterable[Value] = expanded(ev, value)
         return paths
     from worker.evaluate.streams import Stream
 

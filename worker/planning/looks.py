@@ -54,7 +54,7 @@ class Looks:
         if not self.may_read(leading_directory(glob)):
             return None
         try:
-            found = expand(glob)
+            found = expand(glob, self._check_time)
         except Raised:
             return None
         self._check_time()

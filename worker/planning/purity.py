@@ -20,6 +20,8 @@ from worker.planning.vocabulary import ACTIVE_MEMBERS, RECEIVER_NAMES
 _COMMANDING: Final = frozenset(
     (ast.Cmd, ast.LangBlock, ast.Use, ast.Alias, ast.Spawn, ast.With, ast.FnCall)
 )
+# Larger trees are walked with the limits of a derivation.
+PARTS_MAX: Final = 100_000
 _BINDERS: Final = frozenset((ast.Param, ast.BindPat, ast.FieldPat, ast.RestParam, ast.TypePat))
 
 
@@ -28,8 +30,12 @@ def is_pure(program: ast.Program, values: frozenset[str]) -> bool:
     stack: list[Any] = [program]
     declared: set[str] = set()
     mentioned: set[str] = set()
+    seen = 0
     while stack:
         item = stack.pop()
+        seen += 1
+        if seen > PARTS_MAX:
+            return False
         kind: Any = type(item)
         if kind is list:
             stack.extend(item)

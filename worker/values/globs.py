@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -123,7 +123,16 @@ def _fits(component: Component, name: str, dots: bool) -> bool:
 # --- walking --------------------------------------------------------------------------------------
 
 
-def _entries(directory: str) -> list[os.DirEntry[str]]:
+# Called before each directory is read; what it raises ends the expansion.
+Look = Callable[[], None]
+
+
+def _freely() -> None:
+    return None
+
+
+def _entries(directory: str, look: Look) -> list[os.DirEntry[str]]:
+    look()
     try:
         with os.scandir(directory) as entries:
             return list(entries)
@@ -142,12 +151,12 @@ def _join(directory: str, name: str) -> str:
     return f"{directory}{name}" if directory.endswith("/") else f"{directory}/{name}"
 
 
-def _below(directory: str, dots: bool) -> Iterator[str]:
+def _below(directory: str, dots: bool, look: Look) -> Iterator[str]:
     """Every directory below `directory` that the dot rule shows."""
     pending = [directory]
     while pending:
         current = pending.pop()
-        for entry in _entries(current):
+        for entry in _entries(current, look):
             if (dots or not entry.name.startswith(".")) and _is_dir(entry, follow=False):
                 path = _join(current, entry.name)
                 yield path
@@ -155,7 +164,7 @@ def _below(directory: str, dots: bool) -> Iterator[str]:
 
 
 def _step(
-    directories: Iterator[str], component: Component, last: bool, dots: bool
+    directories: Iterator[str], component: Component, last: bool, dots: bool, look: Look
 ) -> Iterator[str]:
     """What one component makes of the directories found so far."""
     for directory in directories:
@@ -163,18 +172,18 @@ def _step(
             # As the last component `**` names the directories below, not where it starts.
             if not last:
                 yield directory
-            yield from _below(directory, dots)
+            yield from _below(directory, dots, look)
         elif component.pattern is None:
             path = _join(directory, component.text)
             if os.path.lexists(path):
                 yield path
         else:
-            for entry in _entries(directory):
+            for entry in _entries(directory, look):
                 if _fits(component, entry.name, dots) and (last or _is_dir(entry, follow=True)):
                     yield _join(directory, entry.name)
 
 
-def expand(glob: Glob) -> list[Path]:
+def expand(glob: Glob, look: Look = _freely) -> list[Path]:
     """All matches, absolute, sorted by their inline rendering."""
     parsed = parse_pattern(glob.pattern)
     dots = _dots_allowed(glob, parsed)
@@ -184,7 +193,7 @@ def expand(glob: Glob) -> list[Path]:
     if not steps:
         return []
     for position, component in enumerate(steps):
-        found = _step(found, component, position == len(steps) - 1, dots)
+        found = _step(found, component, position == len(steps) - 1, dots, look)
     # Two `**` can lead to the same place in several ways.
     paths = [Path(raw) for raw in dict.fromkeys(found)]
     if glob.pattern.endswith("/"):
