@@ -1,4 +1,5 @@
-"""What happens in a turn, as its worker reports it and as checkpoints keep it (chapter 70 §10.2, §13).
+"""What happens in a turn, as its worker reports it and as checkpoints keep it (chapter 70 §10.2,
+§13).
 
 The worker sends batches of events inside one question to the router; the router commits them and
 then tells the client. The same JSON is the payload of a checkpoint event.

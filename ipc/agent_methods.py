@@ -1,8 +1,9 @@
-"""The agent endpoint's methods: typed parameters and results, grants, kinds of answers (chapter 70).
+"""The agent endpoint's methods: typed parameters and results, grants, kinds of answers (chapter
+70).
 
 This is the one place where a method's shape is written. Parameters have snake_case names here; the
-decoder accepts the camelCase twin of each, at every level, and refuses twins that differ. Results are
-encoded from the same names; methods marked `twins` also send the camelCase names.
+decoder accepts the camelCase twin of each, at every level, and refuses twins that differ. Results
+are encoded from the same names; methods marked `twins` also send the camelCase names.
 
 Failure: `decode` reports -32602 with the member at fault in the message and in `data.field`.
 """
@@ -680,8 +681,8 @@ _ALL: Final = (
            "Whether the configuration is valid."),
     Method("config/reload", "config:update", NoParams, ConfigReloadResult,
            "Read the configuration again; connections close."),
-    Method("config/map-keys", "config:read", MapKeysParams, MapKeysResult, "Keys of a map section."),
-    Method("config/map-key-create", "config:update", MapKeyParams, MapKeyCreateResult,
+    Method("config/map-keys", "config:read", MapKeysParams, MapKeysResult, "Keys of a map
+    section."), Method("config/map-key-create", "config:update", MapKeyParams, MapKeyCreateResult,
            "Create a map key with defaults."),
     Method("config/map-key-delete", "config:delete", MapKeyParams, MapKeyDeleteResult,
            "Remove a map key that nothing refers to."),

@@ -1,4 +1,5 @@
-"""Tables of the agent endpoint: sessions, visible transcript, checkpoints, uploads (chapter 70 §13).
+"""Tables of the agent endpoint: sessions, visible transcript, checkpoints, uploads (chapter 70
+§13).
 
 They live in the journal's database and are written by its writer thread only. Writes are functions
 that give a `Custom` operation, reads give a `CustomRead`; a session is named by (session id, mode).

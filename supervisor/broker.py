@@ -1,8 +1,8 @@
 """The model broker as the router sees it: one process, started when the first model is called.
 
-For every call the router makes a pair of connected sockets: one end goes to the broker with address,
-key and body, the other to the session's worker. What the model says never passes the router, and the
-key never comes near a worker.
+For every call the router makes a pair of connected sockets: one end goes to the broker with
+address, key and body, the other to the session's worker. What the model says never passes the
+router, and the key never comes near a worker.
 
 Failure: `call` raises OSError when no broker can be started. A broker that ends breaks the streams
 it served, and the next call starts another.

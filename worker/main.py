@@ -30,6 +30,7 @@ PROCESS_NAME_BYTES_MAX: Final = 15
 
 
 def session_worker(title: str, channel: socket.socket, settings: dict[str, int]) -> NoReturn:
+    from worker import memory
     from worker.commands.processes import TABLE
     from worker.sandbox import SANDBOX
     from worker.session import Session
@@ -39,6 +40,7 @@ def session_worker(title: str, channel: socket.socket, settings: dict[str, int])
         _become(title, settings)
         # What users' programs create has the user's own permissions.
         os.umask(settings["umask"])
+        memory.limit(settings.get("memory_bytes", 0))
         TABLE.adopt()
         link = Link(channel)
         received = link.receive()
@@ -83,6 +85,21 @@ def syntax_worker(title: str, channel: socket.socket, settings: dict[str, int]) 
     except (LinkClosed, OSError):
         status = 0
     except Exception:  # noqa: BLE001 - the end of the process, whatever the reason
+        traceback.print_exc()
+    _end(status)
+
+
+def model_broker(title: str, channel: socket.socket, settings: dict[str, int]) -> NoReturn:
+    from worker.broker import serve
+
+    status = 1
+    try:
+        _become(title, settings)
+        serve(Link(channel))
+        status = 0
+    except (LinkClosed, OSError):
+        status = 0
+    except Exception:  # noqa: BLE001 - whatever it was ends the process, with a trace
         traceback.print_exc()
     _end(status)
 

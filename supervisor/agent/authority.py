@@ -1,8 +1,9 @@
-"""Decisions of an agent's turn: plans that need a person, files, and who may answer (chapter 70 §11).
+"""Decisions of an agent's turn: plans that need a person, files, and who may answer (chapter 70
+§11).
 
 A tool call whose verdict is `approval_required` gets a stored plan, a request on the back channel,
-and, when it is allowed, an approval that the run then uses up. An approval given elsewhere counts as
-the answer.
+and, when it is allowed, an approval that the run then uses up. An approval given elsewhere counts
+as the answer.
 
 Failure: RpcError; a plan that the policy denies is never asked about.
 """

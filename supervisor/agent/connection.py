@@ -44,6 +44,7 @@ from supervisor.agent.limits import (
     WRITE_STALL_S,
 )
 from supervisor.connection import peer_of
+from supervisor.peers import Peer
 
 if TYPE_CHECKING:
     from supervisor.agent.identity import Binding
@@ -78,12 +79,12 @@ class Endpoint(Protocol):
 
 
 class AgentConnection(asyncio.Protocol):
-    # `_parked` holds requests behind the one that runs (`busy`); `_advancing` is true while they are
-    # taken from it, so that requests answered at once do not nest. `_outgoing` holds frames not yet
-    # given to the transport; at most one frame is in the transport's buffer. `pending` maps ids of
-    # our requests to whoever waits. `detached` counts prompts that run, `ended` is done
-    # when the connection is gone. `binding` is set by
-    # `initialize` alone. All of it changes on the loop's thread.
+    # `_parked` holds requests behind the one that runs (`busy`); `_advancing` is true while they
+    # are taken from it, so that requests answered at once do not nest. `_outgoing` holds frames not
+    # yet given to the transport; at most one frame is in the transport's buffer. `pending` maps ids
+    # of our requests to whoever waits. `detached` counts prompts that run, `ended` is done when the
+    # connection is gone. `binding` is set by `initialize` alone. All of it changes on the loop's
+    # thread.
 
     def __init__(self, endpoint: Endpoint, loop: asyncio.AbstractEventLoop, number: int) -> None:
         self.endpoint = endpoint
@@ -92,6 +93,7 @@ class AgentConnection(asyncio.Protocol):
         self.binding: Binding | None = None
         self.peer_uid = -1
         self.peer_pid = 0
+        self.peer: Peer | None = None
         self.open = False
         self.admitted = False
         self.busy = False
@@ -129,7 +131,9 @@ class AgentConnection(asyncio.Protocol):
         self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=0)
         with contextlib.suppress(OSError):
-            self.peer_uid, self.peer_pid = peer_of(transport.get_extra_info("socket"))
+            sock = transport.get_extra_info("socket")
+            self.peer_uid, self.peer_pid = peer_of(sock)
+            self.peer = Peer(sock, self.peer_pid)
         refusal = self.endpoint.opened(self)
         if refusal is not None:
             self._refuse(refusal)
@@ -168,6 +172,8 @@ class AgentConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         was_open, self.open = self.open, False
         self._transport = None
+        if self.peer is not None:
+            self.peer.close()
         if not self.ended.done():
             self.ended.set_result(None)
         self._parked.clear()

@@ -121,7 +121,7 @@ async def commit(call: AgentCall, params: UploadCommitParams) -> FileResult:
 
 async def list_dir(call: AgentCall, params: ListDirParams) -> ListDirResult:
     path = params.path
-    if not path or not os.path.isabs(path) or "\0" in path:
+    if not path or not path.startswith("/") or "\0" in path:
         raise _fs_error(AgentCode.FS_INVALID_PATH, "Path must be absolute", "fs_invalid_path", path)
     if ".." in path.split("/"):
         raise _fs_error(

@@ -35,7 +35,6 @@ AUTH_METHODS: Final = ("peercred", "native")
 UNIFORM_SESSION: Final = "Session not found or not owned by this principal"
 _TUI_ID: Final = re.compile(r"tui_[0-9a-f]{8}")
 _KEY_BYTES: Final = 32
-_ANCESTORS_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +174,7 @@ def _by_peer(endpoint: AgentEndpoint, connection: AgentConnection) -> Identity:
         if settings.users:
             raise _peer_refused()
         return operator
-    if _inside_a_session(endpoint, connection.peer_pid):
+    if connection.peer is None or connection.peer.must_present_token(kernel):
         # What an agent starts would otherwise be the operator, and approve its own plans.
         raise _peer_refused()
     if uid == kernel.uid and settings.security.trust_daemon_uid:
@@ -198,34 +197,6 @@ def _roster(settings: Settings, principal: str, token: Token | None) -> Identity
                 leash=user.leash, token=token,
             )  # fmt: skip
     return Identity(principal, principal, token=token)
-
-
-def _inside_a_session(endpoint: AgentEndpoint, pid: int) -> bool:
-    """Whether the peer was started by a session that does not evaluate as the local human."""
-    kernel = endpoint.kernel
-    workers = {
-        session.worker.pid: session.evaluates_as
-        for session in kernel.sessions
-        if session.worker is not None
-    }
-    return any(
-        ancestor in workers and workers[ancestor] != kernel.local_human
-        for ancestor in ancestors(pid)
-    )
-
-
-def ancestors(pid: int) -> list[int]:
-    """The process and those above it, as far as `/proc` tells."""
-    found: list[int] = []
-    while pid > 1 and len(found) < _ANCESTORS_MAX:
-        found.append(pid)
-        try:
-            text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-        except OSError:
-            break
-        # The command name in parentheses may hold anything; the parent is the second field behind.
-        pid = int(text.rpartition(")")[2].split()[1])
-    return found
 
 
 def _peer_refused() -> RpcError:

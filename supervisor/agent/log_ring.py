@@ -40,8 +40,8 @@ class Subscription:
 
 
 class LogRing:
-    # `_events` holds (seq, encoded event), oldest first; `_bytes` is their size. `seq` is the number
-    # of the next event. Subscriptions by id.
+    # `_events` holds (seq, encoded event), oldest first; `_bytes` is their size. `seq` is the
+    # number of the next event. Subscriptions by id.
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -181,7 +181,7 @@ async def _created(
     other: LiveSession | None,
 ) -> LiveSession:
     endpoint, sessions = call.endpoint, call.endpoint.sessions
-    agent, provider = _usable(call, params.agent_alias)
+    _agent, provider = _usable(call, params.agent_alias)
     workspace = await _workspace(call, params)
     if not params.keep_siblings:
         await _evict_siblings(call, mode)

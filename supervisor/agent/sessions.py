@@ -1,4 +1,5 @@
-"""Live sessions of the agent endpoint: the in-memory owner of a durable session, and their registry.
+"""Live sessions of the agent endpoint: the in-memory owner of a durable session, and their
+registry.
 
 A live session ties together a kernel session (whose worker evaluates), the back channel that gets
 questions, and the turn that runs. It is built anew, as another incarnation, each time a durable
@@ -62,9 +63,10 @@ AMBIGUOUS: Final = (
 
 
 class LiveSession:
-    # `turn` is the one that runs. `back_channel` gets requests and updates that belong to no prompt;
-    # it is set by `session/new` and dropped when its connection ends. `context`, `plan_json`,
-    # `trim_event`, `count` and `tool_calls` mirror the durable row and follow its commits.
+    # `turn` is the one that runs. `back_channel` gets requests and updates that belong to no
+    # prompt; it is set by `session/new` and dropped when its connection ends. `context`,
+    # `plan_json`, `trim_event`, `count` and `tool_calls` mirror the durable row and follow its
+    # commits.
 
     def __init__(
         self,

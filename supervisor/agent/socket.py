@@ -1,4 +1,5 @@
-"""The socket of the agent endpoint: its lock, binding it, and what may be removed (chapter 70 §2.2).
+"""The socket of the agent endpoint: its lock, binding it, and what may be removed (chapter 70
+§2.2).
 
 The lock file is held from before the bind until the process exits and stays on disk, so that no two
 routers ever believe that they own the endpoint, whatever happens to the socket file.
@@ -88,7 +89,7 @@ def _lock(path: Path) -> LifetimeLock:
             raise StartFailure(
                 f"address in use: the agent endpoint {path.with_suffix('')} is already owned"
             ) from None
-        again = os.stat(path, follow_symlinks=False)
+        again = os.lstat(path)
         if (again.st_dev, again.st_ino) != (status.st_dev, status.st_ino):
             raise StartFailure(f"agent lock file {path} was replaced")
     except BaseException:

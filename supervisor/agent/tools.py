@@ -1,8 +1,8 @@
 """What the worker of a turn asks the router for: evaluation, approvals, answers of people, models.
 
-Every question is checked as for the connection that prompted, with live facts: a credential that was
-revoked, or a profile that was narrowed, stops the next tool call and the next model call of a turn
-that runs (chapter 70 §7.1, §7.5).
+Every question is checked as for the connection that prompted, with live facts: a credential that
+was revoked, or a profile that was narrowed, stops the next tool call and the next model call of a
+turn that runs (chapter 70 §7.1, §7.5).
 
 Failure: RpcError, which the worker turns into the result of the tool call or the end of the turn.
 """

@@ -1,11 +1,12 @@
 """One turn of a session, from the admission of its prompt to its answer (chapter 70 §10).
 
 The order is the chapter's: a place in the session's queue by arrival, rehydration, checks anew,
-attachments, checkpoint, run, finish. Every event of the worker is committed to the checkpoint before
-the client hears of it; all events, `turn_complete` last, go out before the answer.
+attachments, checkpoint, run, finish. Every event of the worker is committed to the checkpoint
+before the client hears of it; all events, `turn_complete` last, go out before the answer.
 
 Failure: whatever happens after admission ends in exactly one `turn_complete` and one answer. A
-worker that ends, a store that fails and a timeout make the turn failed and leave the session usable.
+worker that ends, a store that fails and a timeout make the turn failed and leave the session
+usable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Running source for a turn: through the router, observed, with a person asked when policy says so.
 
-Failure: `Refused` for what ends the turn (a revoked credential, a worker that goes away); everything
-else is a result with `is_error`.
+Failure: `Refused` for what ends the turn (a revoked credential, a worker that goes away);
+everything else is a result with `is_error`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def evaluate(
         finally:
             turn.observers.pop(call_id, None)
         if observer.ended:
-            if turn.cancelled.is_set() and observer.code == "cancelled":
+            if turn.cancelled.is_set() and observer.is_error:
+                # What was cut off ends in whatever error; the cancellation is why.
                 raise TurnCancelled
             return Evaluated(observer.text, observer.is_error, shown=observer.shown)
         body = answer["body"]

@@ -1,7 +1,8 @@
 """Attachments as files of an agent's workspace (chapter 70 §15.2).
 
-Content is stored under its hash below `uploads`, which must be a real directory; what the index says
-is stored is opened and hashed again each time, and written again when it is not what it should be.
+Content is stored under its hash below `uploads`, which must be a real directory; what the index
+says is stored is opened and hashed again each time, and written again when it is not what it should
+be.
 
 Failure: RpcError -32602 with the texts of chapter 70 §15.1; nothing is stored then.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import os
 import re
@@ -166,10 +168,8 @@ def _uploads(workspace: str) -> int:
     os.makedirs(workspace, mode=0o700, exist_ok=True)
     base = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        try:
+        with contextlib.suppress(FileExistsError):
             os.mkdir(DIRECTORY, 0o700, dir_fd=base)
-        except FileExistsError:
-            pass
         return os.open(DIRECTORY, _OPEN_DIRECTORY, dir_fd=base)
     finally:
         os.close(base)

@@ -1,7 +1,7 @@
 """Events of one turn on their way to the router: in order, in batches, acknowledged.
 
-Text is joined while a batch is under way and at most every INTERVAL_S; anything else goes as soon as
-the router took what was before it. The router commits a batch before it answers, so what was
+Text is joined while a batch is under way and at most every INTERVAL_S; anything else goes as soon
+as the router took what was before it. The router commits a batch before it answers, so what was
 acknowledged survives this process.
 
 Failure: a batch that the router refuses ends reporting; `failed` says so and the turn ends.

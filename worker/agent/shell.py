@@ -1,4 +1,5 @@
-"""The provider kind `shell`: the prompt is source text, evaluated in the session (chapter 70 §18.1).
+"""The provider kind `shell`: the prompt is source text, evaluated in the session (chapter 70
+§18.1).
 
 Failure: language errors, denials and syntax errors are what the turn says; only what the router
 refuses for good makes it fail.

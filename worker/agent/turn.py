@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ipc.agent_events import ToolCall, ToolResult, TurnOrder
+from ipc.agent_events import Event, ToolCall, ToolResult, TurnOrder, encode_event
 from worker.agent.observer import Observer
 from worker.agent.reporter import Reporter
 from worker.link import LinkClosed
@@ -84,6 +84,11 @@ class Turn:
             return False
         if not ok:
             self.cancel()
+        return ok
+
+    def commit(self, event: Event) -> bool:
+        """Have one event committed apart from the others; whether it was. The turn goes on."""
+        ok, _data, _fd = self.session.ask(self.call_id, "agent.events", encode_event([event]))
         return ok
 
     # -- cancelling --------------------------------------------------------------------------------
