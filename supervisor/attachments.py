@@ -9,8 +9,7 @@ Failure: RpcError with the codes of chapter 60 §5.1; the old attachment stays i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from supervisor.worker_process import Worker
 
 log = structlog.get_logger()
-
-_ANCESTORS_MAX: Final = 64
 
 
 @dataclass(slots=True)
@@ -88,7 +85,7 @@ def authenticate(kernel: Kernel, connection: Connection, bearer: str | None) -> 
     if kernel.config.kernel.require_token:
         kernel.metrics.count("shoal_auth_failures_total", "missing")
         raise RpcError(Code.AUTH_FAILED, "a token is required", "token_required")
-    if _started_by_foreign_session(kernel, connection.peer_pid):
+    if connection.peer is None or connection.peer.must_present_token(kernel):
         kernel.metrics.count("shoal_auth_failures_total", "missing")
         raise RpcError(
             Code.AUTH_FAILED,
@@ -98,30 +95,6 @@ def authenticate(kernel: Kernel, connection: Connection, bearer: str | None) -> 
     if connection.peer_uid == kernel.uid:
         return Identity(kernel.local_human, "local-human", None)
     return Identity(f"uid:{connection.peer_uid}", "peer", None)
-
-
-def _started_by_foreign_session(kernel: Kernel, pid: int) -> bool:
-    """Whether a worker of somebody else than the local human is among the ancestors of `pid`."""
-    workers = {
-        session.worker.pid: session.evaluates_as for session in kernel.sessions if session.worker
-    }
-    for _ in range(_ANCESTORS_MAX):
-        if pid <= 1:
-            return False
-        owner = workers.get(pid)
-        if owner is not None:
-            return owner != kernel.local_human
-        pid = _parent(pid)
-    return True
-
-
-def _parent(pid: int) -> int:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-    except OSError:
-        return 0
-    # The command name in parentheses may hold anything; the parent is the second field behind it.
-    return int(text.rpartition(")")[2].split()[1])
 
 
 async def attach(kernel: Kernel, connection: Connection, params: AttachParams) -> AttachResult:

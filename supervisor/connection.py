@@ -28,6 +28,7 @@ from ipc.jsonrpc import (
     error_line,
     result_line,
 )
+from supervisor.peers import Peer
 
 if TYPE_CHECKING:
     from supervisor.attachments import Attachment
@@ -121,6 +122,7 @@ class Connection(asyncio.Protocol):
         self.attachment: Attachment | None = None
         self.peer_uid = -1
         self.peer_pid = 0
+        self.peer: Peer | None = None
         self.in_flight = 0
         self.requests = 0
         self.since_ns = time.time_ns()
@@ -144,7 +146,9 @@ class Connection(asyncio.Protocol):
         # uvloop's transports have the interface without the base class.
         self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=EVENT_ROOM_BYTES, low=EVENT_ROOM_BYTES // 4)
-        self.peer_uid, self.peer_pid = peer_of(transport.get_extra_info("socket"))
+        sock = transport.get_extra_info("socket")
+        self.peer_uid, self.peer_pid = peer_of(sock)
+        self.peer = Peer(sock, self.peer_pid)
         refusal = self.endpoint.opened(self)
         if refusal is not None:
             transport.pause_reading()
@@ -179,6 +183,8 @@ class Connection(asyncio.Protocol):
         if self.open or self._transport is not None:
             was_open, self.open = self.open, False
             self._transport = None
+            if self.peer is not None:
+                self.peer.close()
             self._parked.clear()
             if self._stall_timer is not None:
                 self._stall_timer.cancel()

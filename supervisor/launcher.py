@@ -1,8 +1,8 @@
 """Starting processes: the zygote, and workers forked from it.
 
-The zygote is `multiprocess`'s forkserver with `worker.zygote` preloaded. Launching blocks (it talks
-to the zygote), so it happens on one thread of its own; that thread lives as long as the router,
-which matters because the zygote's parent-death signal is bound to the thread that started it. A
+The zygote is `multiprocess`'s forkserver with `worker.zygote` preloaded (see supervisor.zygote).
+Launching blocks (it talks to the zygote), so it happens on one thread of its own; that thread lives
+as long as the router, which matters because the zygote's parent-death signal is bound to the thread that started it. A
 dead zygote is replaced at the next launch; workers it forked live on.
 
 `Launcher` is the seam for other places to run workers: it gives back one end of a control channel.
@@ -31,6 +31,7 @@ from multiprocess import forkserver, reduction, resource_tracker, spawn
 from multiprocess.context import set_spawning_popen
 
 from ipc.launch import enter
+from supervisor.zygote import Zygote
 
 PRELOAD: Final = ["worker.zygote"]
 _STATUS: Final = struct.Struct("q")
@@ -97,8 +98,7 @@ class _Spawning:
 
 
 class Launcher:
-    # The zygote's state lives in multiprocess's module-level forkserver and is touched by the one
-    # thread of `_thread` only.
+    # The zygote's state is touched by the one thread of `_thread` only.
 
     def __init__(self, place: Path) -> None:
         """`place` is a private directory for the zygote's socket; it is removed at the end."""
@@ -107,6 +107,7 @@ class Launcher:
         multiprocess.process.current_process()._config["tempdir"] = str(place)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="launcher")
         self._context = multiprocess.get_context("forkserver")
+        self._zygote = Zygote(place, PRELOAD)
 
     def warm_up(self) -> asyncio.Future[None]:
         """Start the zygote without waiting for it."""
@@ -121,14 +122,8 @@ class Launcher:
             raise LaunchFailed(str(error)) from error
 
     def _ensure_zygote(self) -> None:
-        before = forkserver._forkserver._forkserver_address
-        self._context.set_forkserver_preload(PRELOAD)
         with _own_imports():
-            forkserver.ensure_running()
-        if before is not None and before != forkserver._forkserver._forkserver_address:
-            # The socket of a zygote that died.
-            with contextlib.suppress(OSError):
-                os.unlink(before)
+            self._zygote.ensure_running()
 
     def _launch(self, role: str, title: str, settings: dict[str, int]) -> Launched:
         self._ensure_zygote()
@@ -137,7 +132,7 @@ class Launcher:
             child = self._context.Process(
                 target=enter, args=(role, title, theirs, settings), name=title, daemon=False
             )
-            pid, status_fd = _fork(child)
+            pid, status_fd = _fork(self._zygote, child)
         except BaseException:
             ours.close()
             raise
@@ -148,19 +143,19 @@ class Launcher:
     def helper_pids(self) -> set[int]:
         """Pids of our own children that are no workers: the zygote and its resource tracker."""
         candidates = (
-            getattr(forkserver._forkserver, "_forkserver_pid", None),
+            getattr(self._zygote, "_forkserver_pid", None),
             getattr(resource_tracker._resource_tracker, "_pid", None),
         )
         return {pid for pid in candidates if pid is not None}
 
     def close(self) -> None:
         """End the zygote; processes it forked are not touched."""
-        self._thread.submit(forkserver._forkserver._stop).result()
+        self._thread.submit(self._zygote.stop).result()
         self._thread.shutdown()
         shutil.rmtree(self._place, ignore_errors=True)
 
 
-def _fork(child: Any) -> tuple[int, int]:
+def _fork(zygote: Zygote, child: Any) -> tuple[int, int]:
     """Have the zygote fork `child`; returns its pid and the descriptor its exit status comes on.
 
     As multiprocess does it, except that the child is not told to import the router's main module.
@@ -179,7 +174,7 @@ def _fork(child: Any) -> tuple[int, int]:
         reduction.dump(child, message)
     finally:
         set_spawning_popen(None)
-    status_fd, sending_fd = forkserver.connect_to_new_process(spawning.fds)
+    status_fd, sending_fd = zygote.connect_to_new_process(spawning.fds)
     try:
         with os.fdopen(sending_fd, "wb") as pipe:
             pipe.write(message.getbuffer())

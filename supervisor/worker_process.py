@@ -41,10 +41,14 @@ from ipc.messages import (
 from supervisor.contents import close_all
 from supervisor.control_channel import ControlChannel
 from supervisor.launcher import Launched
+from supervisor.peers import now_tick
 
 PING_INTERVAL_S: Final = 5.0
 SILENCE_MAX_S: Final = 30.0
 STATUS_WAIT_S: Final = 0.2
+
+# Methods that can start programs.
+_STARTING: Final = frozenset(("exec", "pty.open"))
 
 Ending = Reply | Failure | Finished | RpcError
 OnEnding = Callable[[Ending, list[int]], None]
@@ -80,6 +84,8 @@ class Worker:
         self._held: dict[int, Callable[[bool], None]] = {}
         self._alive = True
         self._killed_for: str | None = None
+        # When it first did work for somebody else than the local human, in ticks since boot.
+        self.others_since: int | None = None
         self.heard_at = loop.time()
         self.started_at = time.monotonic()
         self._channel = ControlChannel(launched.channel, loop, self._received, self._closed)
@@ -115,6 +121,8 @@ class Worker:
         if not self._alive:
             on_ending(self._lost_error(None), [])
             return call_id
+        if self.others_since is None and method in _STARTING and not caller.local_human:
+            self.others_since = now_tick()
         self._calls[call_id] = on_ending
         self._channel.send(Call(call_id, method, params, caller, task, pty, approval))
         return call_id

@@ -106,6 +106,7 @@ def model_broker(title: str, channel: socket.socket, settings: dict[str, int]) -
 
 def _become(title: str, settings: dict[str, int]) -> None:
     """Turn the forked image into a process of its own."""
+    _leave_zygote()
     os.setsid()
     os.umask(0o077)
     if sys.platform == "linux":
@@ -126,6 +127,19 @@ def _become(title: str, settings: dict[str, int]) -> None:
     limit_process(settings.get("open_files", 0))
     # The evaluator makes few cycles; rarer collections keep the shared pages shared.
     gc.set_threshold(50_000, 20, 100)
+
+
+def _leave_zygote() -> None:
+    """Give up what the zygote hands to every process it forks: a hold on its life, and the way to
+    its resource tracker."""
+    from multiprocess import forkserver, resource_tracker
+
+    zygote, tracker = forkserver._forkserver, resource_tracker._resource_tracker
+    for holder, name in ((zygote, "_forkserver_alive_fd"), (tracker, "_fd")):
+        fd = getattr(holder, name)
+        if fd is not None:
+            os.close(fd)
+            setattr(holder, name, None)
 
 
 def _terminated(_signal: int, _frame: FrameType | None) -> None:
