@@ -20,7 +20,7 @@ GLOB: Final = ("glob",)
 
 
 def expanded(ev: Evaluator, pattern: Glob) -> list[Value]:
-    """The matches, sorted."""
+    """The matches that may be read, sorted."""
     from worker.builtins.authority import check_read
     from worker.values.globs import expand
 
