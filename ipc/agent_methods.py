@@ -681,8 +681,9 @@ _ALL: Final = (
            "Whether the configuration is valid."),
     Method("config/reload", "config:update", NoParams, ConfigReloadResult,
            "Read the configuration again; connections close."),
-    Method("config/map-keys", "config:read", MapKeysParams, MapKeysResult, "Keys of a map
-    section."), Method("config/map-key-create", "config:update", MapKeyParams, MapKeyCreateResult,
+    Method("config/map-keys", "config:read", MapKeysParams, MapKeysResult,
+           "Keys of a map section."),
+    Method("config/map-key-create", "config:update", MapKeyParams, MapKeyCreateResult,
            "Create a map key with defaults."),
     Method("config/map-key-delete", "config:delete", MapKeyParams, MapKeyDeleteResult,
            "Remove a map key that nothing refers to."),

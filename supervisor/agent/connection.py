@@ -93,7 +93,7 @@ class AgentConnection(asyncio.Protocol):
         self.binding: Binding | None = None
         self.peer_uid = -1
         self.peer_pid = 0
-        self.peer: Peer | None = None
+        self.process: Peer | None = None
         self.open = False
         self.admitted = False
         self.busy = False
@@ -133,7 +133,7 @@ class AgentConnection(asyncio.Protocol):
         with contextlib.suppress(OSError):
             sock = transport.get_extra_info("socket")
             self.peer_uid, self.peer_pid = peer_of(sock)
-            self.peer = Peer(sock, self.peer_pid)
+            self.process = Peer(sock, self.peer_pid)
         refusal = self.endpoint.opened(self)
         if refusal is not None:
             self._refuse(refusal)
@@ -172,8 +172,8 @@ class AgentConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         was_open, self.open = self.open, False
         self._transport = None
-        if self.peer is not None:
-            self.peer.close()
+        if self.process is not None:
+            self.process.close()
         if not self.ended.done():
             self.ended.set_result(None)
         self._parked.clear()

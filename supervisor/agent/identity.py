@@ -174,7 +174,7 @@ def _by_peer(endpoint: AgentEndpoint, connection: AgentConnection) -> Identity:
         if settings.users:
             raise _peer_refused()
         return operator
-    if connection.peer is None or connection.peer.must_present_token(kernel):
+    if connection.process is None or connection.process.must_present_token(kernel):
         # What an agent starts would otherwise be the operator, and approve its own plans.
         raise _peer_refused()
     if uid == kernel.uid and settings.security.trust_daemon_uid:

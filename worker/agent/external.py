@@ -411,8 +411,9 @@ class _Client:
         return acp_schema.WriteTextFileResponse()
 
     async def _allowed(self, path: str, *, read: bool) -> None:
-        """Whether policy, or a person it asks, lets the program have a file. Raises
-        RequestError.""" turn = self._turn() if not os.path.isabs(path):
+        """Whether policy, or a person it asks, gives the program a file. Raises RequestError."""
+        turn = self._turn()
+        if not os.path.isabs(path):
             raise RequestError.invalid_params({"path": "must be absolute"})
         real = await asyncio.to_thread(os.path.realpath, path)
         try:

@@ -99,8 +99,8 @@ class Observer:
 
 
 def shown(value: Value) -> str:
-    """A value as people read it in a conversation: lists on one line, everything else as a
-    block.""" if type(value) is list and not (value and all(type(item) is dict for item in value)):
+    """A value as people read it in a conversation: lists on one line, all else as a block."""
+    if type(value) is list and not (value and all(type(item) is dict for item in value)):
         return inline(value)
     return strip_terminal(block(value))
 
