@@ -629,3 +629,57 @@ def test_history_needs_its_grant(realm: Realm, agent: Wire, human: Wire) -> None
         [{"kind": "journal_read"}],
     )
     human.result("journal.query", {})
+
+
+# --- shared sessions -----------------------------------------------------------------------------
+
+
+def test_a_guest_is_judged_as_itself_and_held_to_the_owner_as_well(
+    realm: Realm, agent: Wire, name: str
+) -> None:
+    agent.result("session.share", {"principals": [LOCAL]})
+    guest = realm.attach(LOCAL, f"{AGENT}/{name}")
+    assert guest.result("exec", {"src": "touch by-guest\n1"})["render"] == "1"
+    error = guest.error("exec", {"src": "cat /etc/hostname"})
+    assert error["code"] == RAISED
+    assert error["data"]["code"] == "leash_denied"
+    assert error["message"].endswith(f"denied for principal {AGENT}")
+    owned = plan(agent, "rm by-guest")["plan_ref"]
+    assert guest.result("plan.list") == []
+    assert guest.error("plan.apply", {"plan_ref": owned})["data"]["kind"] == "not_owner"
+
+
+def test_a_terminal_is_judged_as_one_program(realm: Realm, agent: Wire, name: str) -> None:
+    error = agent.error("pty.open", {"cmd": "sh"})
+    assert (error["code"], error["message"]) == (
+        APPROVAL_REQUIRED,
+        "approval required to spawn this program on a pty",
+    )
+    assert error["data"] == {"kind": "approval_required", "cmd": "sh"}
+    lead = realm.attach(LEAD, name)
+    denied = lead.error("pty.open", {"cmd": "sh"})
+    assert denied["code"] == LEASH_DENIED
+    assert denied["message"] == (
+        f"leash: spawn of `sh` on a pty denied — opaque work is not granted to principal `{LEAD}`"
+    )
+
+
+def test_local_plans_of_the_language_follow_the_same_derivation(human: Wire) -> None:
+    planned = "let p = (plan { rm (d); sh { true } })"
+    src = f'let d = "x"\n{planned}\n[p.effects, p.reversible, p.spawns]'
+    effects, reversible, spawns = human.result("exec", {"src": src})["value"]["v"]
+    assert [line["v"].split(" ")[0] for line in effects["v"]] == ["delete", "opaque"]
+    assert (reversible["v"], spawns["v"]) == (False, True)
+    dynamic = human.error("exec", {"src": "plan { rm (cat d) }"})
+    assert dynamic["message"] == "planning requires a literal argument"
+
+
+def test_statement_rows_have_the_effects_of_their_statement(human: Wire) -> None:
+    human.result("exec", {"src": "mkdir rows\ncd rows\ntouch made"})
+    rows = human.result("journal.query", {"kind": "statement", "limit": 3})
+    assert [[effect["kind"] for effect in row["effects"]] for row in reversed(rows)] == [
+        ["fs_write"],
+        ["session_write"],
+        ["fs_write"],
+    ]
+    assert rows[0]["effects"][0]["paths"][0].endswith("/rows/made")
