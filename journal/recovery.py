@@ -11,17 +11,23 @@ from journal.event_log import ALL_SPACE, Sequences
 from journal.records import Interrupted, InterruptSubmissions, Recover, Recovery
 
 
+_BELOW = """
+    WITH RECURSIVE below(id) AS (
+        VALUES (?) UNION ALL SELECT e.id FROM below b JOIN entry e ON e.parent_id = b.id
+    ) SELECT id FROM below
+"""
+
+
 def interrupt(
     connection: sqlite3.Connection, sequences: Sequences, interrupt: InterruptSubmissions
 ) -> tuple[Interrupted, ...]:
-    """Mark the running rows of a session; number the `journal` events of its submissions."""
-    return _interrupt(
-        connection,
-        sequences,
-        "owner = ? AND session = ? AND state = 'running'",
-        (interrupt.owner, interrupt.session),
-        interrupt.ended_ns,
-    )
+    """Mark running rows of a session; number the `journal` events of its submissions."""
+    where = "owner = ? AND session = ? AND state = 'running'"
+    parameters: tuple[object, ...] = (interrupt.owner, interrupt.session)
+    if interrupt.entry_id is not None:
+        where += f" AND id IN ({_BELOW})"
+        parameters += (interrupt.entry_id,)
+    return _interrupt(connection, sequences, where, parameters, interrupt.ended_ns)
 
 
 def _interrupt(

@@ -54,8 +54,10 @@ from supervisor.questions import Questions
 from supervisor.service_notify import VARIABLES, ActivationError, Notifier, activated_listener
 from supervisor.retention import Retention
 from supervisor.sessions import SessionRegistry
+from supervisor.store_recovery import StoreRecovery
 from supervisor.syntax import SyntaxPool
 from supervisor.tasks import worker_lost_json
+from supervisor.token_watch import TokenWatch
 from supervisor.tokens import TokenStore, TokenStoreBroken
 from supervisor.upkeep import Upkeep
 from supervisor.version import VERSION
@@ -187,7 +189,9 @@ class _Daemon:
         kernel.sessions = SessionRegistry(kernel)
         kernel.syntax = SyntaxPool(kernel)
         kernel.questions = Questions(kernel)
+        kernel.recovery = StoreRecovery(kernel)
         kernel.quieter = self._quieter
+        self._token_watch = TokenWatch(kernel)
         self._upkeep = Upkeep(kernel, self._notifier, self._stopping.set)
         kernel.reload = self._reload
         kernel.socket = str(options.paths.socket)
@@ -298,7 +302,7 @@ class _Daemon:
                     busy_timeout_ms=config.busy_timeout_ms,
                     output_cap_bytes=config.output_cap_bytes,
                     lock=lock,
-                    on_failure_change=_log_store,
+                    on_failure_change=self._store_changed,
                 ),
                 deliver=lambda batch: self._deliver(batch),
             )
@@ -308,6 +312,11 @@ class _Daemon:
     def _deliver(self, batch: list) -> None:  # type: ignore[type-arg]
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(settle, batch)
+
+    def _store_changed(self, failure: StoreUnavailable | None) -> None:
+        _log_store(failure)
+        if failure is None:
+            self._kernel.recovery.recovered()
 
     def _open_tokens(self) -> TokenStore | None:
         if self._options.in_memory:

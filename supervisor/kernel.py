@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from supervisor.policies import Policies
     from supervisor.questions import Questions
     from supervisor.sessions import Session, SessionRegistry
+    from supervisor.store_recovery import StoreRecovery
     from supervisor.syntax import SyntaxPool
     from supervisor.tokens import TokenStore
 
@@ -68,6 +69,7 @@ class Kernel:
     sessions: SessionRegistry = field(init=False)
     syntax: SyntaxPool = field(init=False)
     questions: Questions = field(init=False)
+    recovery: StoreRecovery = field(init=False)
     metrics: Metrics = field(default_factory=Metrics)
     connections: set[Connection] = field(default_factory=set)
     draining: bool = False

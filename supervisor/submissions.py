@@ -467,6 +467,8 @@ class Submission:
             if self._may_continue(error):
                 self._answer_uncommitted(ended)
                 return
+            kernel.metrics.count("shoal_journal_errors_total", "finish")
+            kernel.recovery.unended(session, self._entry)
             failure = journal_unavailable(error, ref=f"out:{ended.finished.out}")
             self._over_now("failed")
             self._end_task_unrecorded(failure.encode())

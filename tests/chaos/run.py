@@ -1,0 +1,93 @@
+"""Rounds of a chaos run: clients work, things go wrong, then everything is checked.
+
+The state directory lives through all rounds, so what a round promised must survive every later one.
+Equal seeds choose equal faults in equal order; when exactly they strike depends on the machine.
+
+Failure: `Broken` with everything that was found wrong, the seed and the round.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tests.chaos import checks
+from tests.chaos.clients import Client
+from tests.chaos.faults import Faults
+from tests.chaos.ledger import Ledger
+from tests.chaos.world import World
+
+SESSIONS: Final = 3
+FAULTS: Final = (1, 4)
+BETWEEN_S: Final = (0.02, 0.5)
+# The files are looked at with the daemon stopped, which takes a while: not after every round.
+STOPPED_EVERY: Final = 5
+
+
+class Broken(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    promises: int
+    notes: dict[str, int]
+    faults: list[str]
+
+
+def run(rounds: int, seed: int, report: Callable[[str], None] = lambda text: None) -> Summary:
+    """That many rounds. Raises Broken."""
+    chance = random.Random(seed)
+    ledger = Ledger([f"chaos-{number}" for number in range(SESSIONS)])
+    struck: list[str] = []
+    with World() as world:
+        faults = Faults(world, chance)
+        for number in range(1, rounds + 1):
+            happened = _round(world, ledger, faults, chance)
+            struck += happened
+            problems = checks.promises(world, ledger) + checks.history(world, ledger)
+            if number % STOPPED_EVERY == 0 or number == rounds:
+                problems += _stopped(world)
+                world.start_router()
+            report(f"round {number}: {', '.join(happened)}; {ledger.promises} promises")
+            if problems:
+                log = world.daemon.read_log()[-4000:]
+                raise Broken(
+                    f"seed {seed}, round {number}, after {happened}:\n"
+                    + "\n".join(problems)
+                    + f"\nlog:\n{log}"
+                )
+    return Summary(ledger.promises, ledger.notes, struck)
+
+
+def _round(world: World, ledger: Ledger, faults: Faults, chance: random.Random) -> list[str]:
+    clients = [
+        Client(world.socket, ledger, session, chance.randrange(1 << 32))
+        for session in ledger.sessions.values()
+    ]
+    for client in clients:
+        client.thread.start()
+    happened = []
+    for _ in range(chance.randint(*FAULTS)):
+        time.sleep(chance.uniform(*BETWEEN_S))
+        happened.append(faults.one())
+    time.sleep(chance.uniform(*BETWEEN_S))
+    for client in clients:
+        client.stop.set()
+    for client in clients:
+        client.thread.join()
+    failures = [client.failure for client in clients if client.failure is not None]
+    if failures:
+        raise Broken("\n".join(failures) + "\n" + world.daemon.read_log()[-4000:])
+    return happened
+
+
+def _stopped(world: World) -> list[str]:
+    problems = []
+    code = world.stop_router()
+    if code != 0:
+        problems.append(f"the daemon ended with {code}")
+    return problems + checks.left_behind(world) + checks.database(world)
