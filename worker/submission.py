@@ -29,6 +29,7 @@ from worker.evaluate.evaluator import Evaluator, Position
 from worker.evaluate.tasks import ProcessGroups
 from worker.language import ParseContext, ParseError, parse
 from worker.link import Parcel
+from worker.memory import lifted, out_of_memory
 from worker.output_tail import OutputTail
 from worker.planning import PURE, Derived, Plan, derive, is_pure, nothing
 from worker.recording import Recorder, first_word, outcome_outputs, packed
@@ -264,9 +265,7 @@ def _evaluate(
     evaluator.tail = work.tail
     observer = session.desk.observer = work.observer
     evaluator.hooks = recorder if observer is None else observer.hooks(recorder)
-    evaluator.repl = (
-        session.repl_names(work.call.caller) if observer is None else observer.names()
-    )
+    evaluator.repl = session.repl_names(work.call.caller) if observer is None else observer.names()
     position: Position = "value" if work.params.position == "value" else "stmt"
     try:
         return evaluator.run_program(program, work.params.src, position), None
@@ -277,7 +276,7 @@ def _evaluate(
     except RecursionError:
         return None, ErrorValue("recursion_limit", "the program nests too deeply to be evaluated")
     except MemoryError:
-        return None, ErrorValue("custom", "out of memory")
+        return None, out_of_memory().error
     finally:
         session.desk.observer = None
         work.over()
@@ -308,6 +307,75 @@ def requested_budget(default: Any, asked: Any) -> Budget:
     return Budget(max_bytes=max_bytes, max_bytes_raw=raw, max_rows=rows, max_items=items)
 
 
+@dataclass(slots=True)
+class _Answer:
+    """What becomes of a result: the body of the answer, and what is kept of it."""
+
+    ok: bool
+    number: int
+    expired: list[int]
+    stored: Value
+    body: bytes
+    ending: str
+    status: int | None
+    outputs: list[tuple[str, bytes | LazyBytes]]
+    transcript: bytes = b""
+    render: bytes = b""
+
+
+def _answer_error(session: Session, error: ErrorValue) -> _Answer:
+    outputs: list[tuple[str, bytes | LazyBytes]] = []
+    if error.stderr:
+        outputs.append(("stderr", error.stderr.encode("utf-8", "replace")))
+    number, expired = session.transcript.add(error, 256 + len(error.stderr or ""))
+    return _Answer(
+        ok=False,
+        number=number,
+        expired=expired,
+        stored=error,
+        body=raised_error(error, f"out:{number}").encode(),
+        ending="cancelled" if error.code == "cancelled" else "raised",
+        status=error.status,
+        outputs=outputs,
+    )
+
+
+def _answer_value(session: Session, work: Submission, value: Value) -> _Answer:
+    """Raises MemoryError before anything of the session has changed."""
+    caller = work.call.caller
+    encoded = encode(value)
+    rendered = block(value)
+    outputs: list[tuple[str, bytes | LazyBytes]] = [("value", encoded)]
+    if rendered:
+        outputs.append(("render", rendered.encode("utf-8", "replace")))
+    if isinstance(value, Outcome):
+        outputs.extend(outcome_outputs(value, empty_stdout=True))
+    # Nobody else adds results, so the number of the next one is the number of this one.
+    number = session.transcript.next_number
+    ref, uri = f"out:{number}", f"shoal://out/{number}"
+    text = bound_render(rendered if caller.tty else strip_terminal(rendered), uri)
+    text_json = _encode_json(text)
+    value_json = elide(value, uri, _budget(work.call, work.params), tty=caller.tty)
+    answer = _Answer(
+        ok=True,
+        number=number,
+        expired=[],
+        stored=value,
+        body=b'{"ref":"%b","value":%b,"render":%b}' % (ref.encode(), value_json, text_json),
+        ending=_ending(value),
+        status=0,
+        outputs=outputs,
+        transcript=_transcript_payload(number, value),
+        render=(
+            b'{"$":"record","v":{"ref":{"$":"str","v":"%b"},"render":{"$":"str","v":%b}}}'
+            % (ref.encode(), text_json)
+        ),
+    )
+    _number, answer.expired = session.transcript.add(value, len(encoded))
+    session.remember_result(caller, number)
+    return answer
+
+
 def _finish(
     session: Session,
     work: Submission,
@@ -316,65 +384,37 @@ def _finish(
     error: ErrorValue | None,
     dur_ns: int,
 ) -> None:
-    caller = work.call.caller
     if work.observer is not None:
         work.observer.end(value, error)
-    outputs: list[tuple[str, bytes | LazyBytes]] = []
-    transcript = render_event = b""
-    if error is not None:
-        stored: Value = error
-        size = 256 + len(error.stderr or "")
-        ending = "cancelled" if error.code == "cancelled" else "raised"
-        if error.stderr:
-            outputs.append(("stderr", error.stderr.encode("utf-8", "replace")))
-        status = error.status
+    if error is None:
+        try:
+            answer = _answer_value(session, work, value)
+        except MemoryError:
+            # The value fits, what is made of it to be kept and shown does not.
+            answer = _answer_error(session, out_of_memory().error)
     else:
-        stored = value
-        encoded = encode(value)
-        size = len(encoded)
-        rendered = block(value)
-        ending, status = _ending(value), 0
-        outputs.append(("value", encoded))
-        if rendered:
-            outputs.append(("render", rendered.encode("utf-8", "replace")))
-        if isinstance(value, Outcome):
-            outputs.extend(outcome_outputs(value, empty_stdout=True))
-    number, expired = session.transcript.add(stored, size)
-    ref = f"out:{number}"
-    if error is not None:
-        body = raised_error(error, ref).encode()
-    else:
-        uri = f"shoal://out/{number}"
-        text = bound_render(rendered if caller.tty else strip_terminal(rendered), uri)
-        text_json = _encode_json(text)
-        value_json = elide(value, uri, _budget(work.call, work.params), tty=caller.tty)
-        body = b'{"ref":"%b","value":%b,"render":%b}' % (ref.encode(), value_json, text_json)
-        transcript = _transcript_payload(number, value)
-        render_event = (
-            b'{"$":"record","v":{"ref":{"$":"str","v":"%b"},"render":{"$":"str","v":%b}}}'
-            % (ref.encode(), text_json)
-        )
-        session.remember_result(caller, number)
-    with session.reporting, Parcel() as parcel:
+        answer = _answer_error(session, error)
+    number = answer.number
+    with lifted(), session.reporting, Parcel() as parcel:
         statements, undo = recorder.hand_over(parcel)
         # What tasks of it record from now on goes by itself.
         recorder.reporting = True
         session.finish(
             Finished(
                 id=work.call.id,
-                ok=error is None,
-                body=parcel.content(body),
-                ending=ending,
+                ok=answer.ok,
+                body=parcel.content(answer.body),
+                ending=answer.ending,
                 out=number,
                 dur_ns=dur_ns,
-                status=status,
-                outputs=[Output(kind, packed(parcel, data)) for kind, data in outputs],
+                status=answer.status,
+                outputs=[Output(kind, packed(parcel, data)) for kind, data in answer.outputs],
                 statements=statements,
                 undo=undo,
                 started=session.unannounced(),
-                transcript=transcript,
-                render=render_event,
-                cells=parcel.content(session.changes(number, stored, expired)),
+                transcript=answer.transcript,
+                render=answer.render,
+                cells=parcel.content(session.changes(number, answer.stored, answer.expired)),
                 cwd=session.cwd_bytes(),
                 env_hash=session.env_hash(),
             ),

@@ -15,6 +15,7 @@ from worker.evaluate.callables import is_callable
 from worker.evaluate.calls import recursion_limit
 from worker.evaluate.tasks import Task, start_task
 from worker.evaluate.threads import evaluator_thread
+from worker.memory import out_of_memory
 from worker.values.types import Duration, Span, Value, type_name
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def _branch_work(
             branch.failure = failure.with_traceback(None)
         except RecursionError:
             branch.failure = recursion_limit()
+        except MemoryError:
+            branch.failure = out_of_memory()
         finally:
             ended()
 

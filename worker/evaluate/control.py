@@ -29,6 +29,7 @@ from worker.evaluate.operations import condition
 from worker.evaluate.patterns import Matcher, binders, compile_pattern
 from worker.evaluate.static import Frame, StaticScope
 from worker.language import ast
+from worker.memory import out_of_memory
 from worker.values.types import ErrorValue, Path, Value, type_name
 
 
@@ -184,6 +185,8 @@ def catching(guarded: Thunk, handle: Handler) -> Thunk:
             error = failure.error
         except RecursionError:
             error = _recursion_error()
+        except MemoryError:
+            error = out_of_memory().error
         return handle(frame, error)
 
     return catch

@@ -22,6 +22,7 @@ from worker.evaluate.cancel import CancelToken
 from worker.evaluate.code import Code
 from worker.evaluate.scopes import Cell
 from worker.evaluate.threads import evaluator_thread
+from worker.memory import out_of_memory
 from worker.values.types import Value
 
 if TYPE_CHECKING:
@@ -216,9 +217,7 @@ class TaskTable:
             task.cancel()
 
 
-def start_task(
-    ev: Evaluator, description: str, work: Callable[[Evaluator], Value]
-) -> Task:
+def start_task(ev: Evaluator, description: str, work: Callable[[Evaluator], Value]) -> Task:
     """Run `work` with a child evaluator on its own thread; the task is in the table at once."""
     token = ev.cancel.child()
     task = ev.tasks.add(description, token, ProcessGroups(ev.groups))
@@ -236,6 +235,8 @@ def start_task(
             from worker.evaluate.calls import recursion_limit
 
             error = recursion_limit()
+        except MemoryError:
+            error = out_of_memory()
         finally:
             task.finish(value, error)
 

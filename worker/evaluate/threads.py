@@ -18,9 +18,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from worker import memory
+
 T = TypeVar("T")
 
-STACK_BYTES: Final = 512 << 20
 # Python frames of the deepest evaluation: more than a hundred for each of 10,000 nested calls.
 PYTHON_FRAMES_MAX: Final = 1_200_000
 
@@ -34,11 +35,22 @@ def evaluator_thread(target: Callable[[], object], name: str) -> threading.Threa
         sys.setrecursionlimit(PYTHON_FRAMES_MAX)
     # Whose call it works for goes on to the new thread.
     context = contextvars.copy_context()
-    thread = threading.Thread(target=context.run, args=(target,), name=name, daemon=True)
+
+    def run() -> None:
+        try:
+            context.run(target)
+        finally:
+            memory.stack_ends()
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    memory.stack_begins()
     with _starting:
-        before = threading.stack_size(STACK_BYTES)
+        before = threading.stack_size(memory.STACK_BYTES)
         try:
             thread.start()
+        except RuntimeError:
+            memory.stack_ends()
+            raise
         finally:
             threading.stack_size(before)
     return thread
