@@ -199,6 +199,7 @@ class Session:
                 f"shoal:{self.name}",
                 {
                     "open_files": self.kernel.config.quotas.worker_open_files,
+                    "memory_bytes": self.kernel.config.quotas.worker_memory_bytes,
                     "umask": self.kernel.umask,
                 },
             )
