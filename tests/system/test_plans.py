@@ -683,3 +683,13 @@ def test_statement_rows_have_the_effects_of_their_statement(human: Wire) -> None
         ["fs_write"],
     ]
     assert rows[0]["effects"][0]["paths"][0].endswith("/rows/made")
+
+
+def test_an_adapted_program_runs_under_an_approval_of_its_spawn(agent: Wire, human: Wire) -> None:
+    made = plan(agent, "git status")
+    assert [effect["kind"] for effect in made["effects"]] == ["fs_read", "proc_spawn"]
+    assert (made["verdict"], made["reversibility"]) == ("approval_required", "conditional")
+    human.result("cap.request", {"plan_ref": made["plan_ref"]})
+    # There is no repository: the program itself says so, nothing else stops it.
+    error = agent.error("plan.apply", {"plan_ref": made["plan_ref"]})
+    assert error["data"]["code"] == "cmd_failed"
