@@ -69,6 +69,8 @@ class Caller(_Message):
     page_bytes: int = 49152
     # The tool call of an agent turn that a submission is, empty outside of turns.
     tool_call: str = ""
+    # The id of the caller's token, empty without one: what it starts ends with the token.
+    token: str = ""
 
 
 class Approval(msgspec.Struct):

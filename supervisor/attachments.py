@@ -181,6 +181,7 @@ def _attachment(
         repl=repl,
         local_human=local_human,
         caps=identity.caps,
+        token=identity.token.id if identity.token is not None else "",
         budget=kernel.budget,
         page_bytes=kernel.config.limits.page_bytes,
     )

@@ -343,6 +343,8 @@ class _Daemon:
         self._notifier.ready(self._upkeep.status())
         self._upkeep.start()
         self._closers.append(self._upkeep.close)
+        self._token_watch.start()
+        self._closers.append(self._token_watch.close)
         retention = Retention(self._kernel)
         retention.start()
         self._closers.append(retention.close)

@@ -32,6 +32,7 @@ from supervisor import (
 )
 from supervisor.attachments import attach
 from supervisor.connection import Connection, RouterCall
+from supervisor.token_watch import require_token
 
 if TYPE_CHECKING:
     from supervisor.kernel import Kernel
@@ -222,26 +223,12 @@ class KernelEndpoint:
         attachment = call.attachment
         if method.gate is Gate.PUBLIC:
             return
+        if attachment is not None and attachment.token is not None:
+            require_token(self._kernel, call.connection, attachment)
         if attachment is None or attachment.ended or attachment.session.closing:
             raise RpcError(Code.NOT_ATTACHED, "attach to a session first", "not_attached")
-        if attachment.token is not None:
-            self._check_token(call)
         if attachment.read_only and not method.read_guest:
             raise RpcError(Code.LEASH_DENIED, "session is shared read-only", "read_only_guest")
-
-    def _check_token(self, call: RouterCall) -> None:
-        kernel, attachment = self._kernel, call.attachment
-        assert attachment is not None and attachment.token is not None
-        if kernel.tokens is None:
-            return
-        try:
-            kernel.tokens.check(attachment.token, kernel.now_ns())
-        except RpcError:
-            kernel.bus.forget(call.connection)
-            attachment.end()
-            if call.connection.attachment is attachment:
-                call.connection.attachment = None
-            raise
 
 
 def method_names() -> list[str]:

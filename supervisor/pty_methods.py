@@ -60,9 +60,11 @@ def open_pty(kernel: Kernel, call: RouterCall) -> None:
     kernel.last_pty += 1
     number = kernel.last_pty
     session.terminals[number] = True
+    session.terminal_callers[number] = attachment.caller
 
     def failed(code: int, error: bytes) -> None:
         session.terminals.pop(number, None)
+        session.terminal_callers.pop(number, None)
         # It was never given out: without gaps as long as nobody else got a later one.
         if kernel.last_pty == number:
             kernel.last_pty -= 1
@@ -110,6 +112,7 @@ def close_pty(kernel: Kernel, call: RouterCall) -> None:
     session = _attached(call).session
     # From now on nobody else finds it; closing twice is an unknown terminal the second time.
     was_alive = session.terminals.pop(number)
+    session.terminal_callers.pop(number, None)
 
     def closed(result: bytes) -> None:
         if was_alive:

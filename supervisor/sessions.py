@@ -131,6 +131,8 @@ class Session:
         self.submissions: dict[int, Submission] = {}
         # Open terminals by number; False once their program has ended.
         self.terminals: dict[int, bool] = {}
+        # Who opened each of them.
+        self.terminal_callers: dict[int, Caller] = {}
         self.restarts = 0
         self.task_submissions: dict[int, Submission] = {}
         self.queued = 0
@@ -400,6 +402,7 @@ class Session:
     def _end_terminals(self) -> None:
         """The terminals are gone with their worker."""
         terminals, self.terminals = self.terminals, {}
+        self.terminal_callers.clear()
         for number, alive in terminals.items():
             if alive:
                 self.kernel.events.terminal(self, number, alive=False)

@@ -56,7 +56,7 @@ Identity = tuple[int, int, int, int]
 
 class TokenStore:
     # `_content` is the last good content, `_identity` that of the file it came from, `_broken` why
-    # the file cannot be used right now. Changed only in `_refresh`.
+    # the file cannot be used right now, `_seen` every id there ever was. Changed in `_refresh` alone.
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -64,6 +64,7 @@ class TokenStore:
         self._broken: str | None = None
         self._key = b""
         self._by_id: dict[str, Token] = {}
+        self._seen: set[str] = set()
 
     @classmethod
     def open(cls, path: Path) -> TokenStore:
@@ -110,6 +111,20 @@ class TokenStore:
         if current is None or not current.valid_at(now_ns):
             raise RpcError(Code.AUTH_FAILED, REFUSED, "auth_failed")
 
+    def revoked(self, token: Token) -> bool:
+        """Whether a token was revoked, or taken out of the store, and did not just expire."""
+        current = self._by_id.get(token.id)
+        return current is None or current.revoked_ns is not None
+
+    def revoked_ids(self) -> set[str]:
+        """The tokens that were revoked or taken out since the store was opened."""
+        kept = {token.id for token in self._by_id.values() if token.revoked_ns is None}
+        return self._seen - kept
+
+    def refresh(self) -> None:
+        """Read the store again when it has changed."""
+        self._refresh()
+
     def _refresh(self) -> None:
         try:
             status = self._path.stat()
@@ -131,6 +146,7 @@ class TokenStore:
         self._broken = None
         self._key = key
         self._by_id = {token.id: token for token in content.tokens}
+        self._seen.update(self._by_id)
 
 
 def digest_of(key: bytes, bearer: str) -> str:
