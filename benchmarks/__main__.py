@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import authority, daemon_calls, durability, language
+from benchmarks import authority, commands, daemon_calls, durability, language
 from benchmarks.report import Benchmark, Row, table
 
 ALL: Final[dict[str, Benchmark]] = {
@@ -25,6 +25,8 @@ ALL: Final[dict[str, Benchmark]] = {
     "saving": durability.saving,
     "query": durability.query,
     "events": durability.events,
+    "commands": commands.starting,
+    "terminals": commands.terminals,
 }
 
 
