@@ -24,19 +24,17 @@ from worker.errors import Raised, raised
 STACK_BYTES: Final = 512 << 20
 
 _STATUS: Final = "/proc/self/status"
+_MAPPINGS: Final = "/proc/self/maps"
 _HELD: Final = "VmData:"
 
-# `_base`: bytes the process may hold without its stacks, None without a limit. `_stacks`: stacks
-# that count as mapped, `_ended`: those of them whose thread has ended. `_lifted`: for how many the
-# limit is lifted. All change under `_lock`, together with the limit of the process.
+# `_base`: bytes the process may hold without its stacks, None without a limit. `_lifted`: for how
+# many the limit is lifted. Both change under `_lock`, together with the limit of the process.
 _lock: Final = threading.Lock()
 _base: int | None = None
-_stacks: int = 0
-_ended: int = 0
 _lifted: int = 0
 
-# The C library keeps the stack of the thread that ended last, for the next one to start.
-_STACKS_KEPT: Final = 1
+# A mapping this much smaller than a stack is one without its guard pages.
+_GUARD_BYTES_MAX: Final = 1 << 20
 
 
 def out_of_memory() -> Raised:
@@ -54,31 +52,10 @@ def limit(memory_bytes: int) -> None:
             _apply()
 
 
-def stack_begins() -> None:
-    """A thread with the stack of an evaluator is about to start."""
-    global _stacks, _ended
+def settle() -> None:
+    """Count the stacks again: some began, or some ended."""
     with _lock:
-        _settle()
-        if _ended:
-            _ended -= 1
-        else:
-            _stacks += 1
         _apply()
-
-
-def stack_ends() -> None:
-    """Such a thread is about to end. Its stack is still there for a moment: see `_settle`."""
-    global _ended
-    with _lock:
-        _ended += 1
-
-
-def _settle() -> None:
-    """Forget the stacks that the C library has given back by now."""
-    global _stacks, _ended
-    gone = max(_ended - _STACKS_KEPT, 0)
-    _stacks -= gone
-    _ended -= gone
 
 
 @contextlib.contextmanager
@@ -93,7 +70,6 @@ def lifted() -> Iterator[None]:
     finally:
         with _lock:
             _lifted -= 1
-            _settle()
             _apply()
 
 
@@ -101,11 +77,28 @@ def _apply() -> None:
     if _base is None:
         return
     _soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = hard if _lifted else _base + _stacks * STACK_BYTES
+    wanted = hard if _lifted else _base + _stacks() * STACK_BYTES
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+
+
+def _stacks() -> int:
+    """How many evaluator stacks are mapped.
+
+    Only the system knows: the C library keeps the stack of an ended thread for the next one, or
+    gives it back when another thread ends.
+    """
+    count = 0
+    with contextlib.suppress(OSError), open(_MAPPINGS, encoding="ascii", errors="replace") as lines:
+        for line in lines:
+            span, permissions, _rest = line.split(" ", 2)
+            begin, end = span.split("-")
+            size = int(end, 16) - int(begin, 16)
+            if permissions == "rw-p" and STACK_BYTES - _GUARD_BYTES_MAX <= size <= STACK_BYTES:
+                count += 1
+    return count
 
 
 def _held() -> int | None:

@@ -10,12 +10,12 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from worker import memory
 from worker.errors import Cancelled, Raised, arg_error, raised, type_error
 from worker.evaluate.callables import is_callable
 from worker.evaluate.calls import recursion_limit
 from worker.evaluate.tasks import Task, start_task
 from worker.evaluate.threads import evaluator_thread
-from worker.memory import out_of_memory
 from worker.values.types import Duration, Span, Value, type_name
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def parallel(ev: Evaluator, pos: list[Value], named: Named, span: Span | None) -
         for _ in branches:
             waiting.acquire()
             ev.cancel.check()
+    memory.settle()
     return [_settled(branch) if settle else _result(branch) for branch in branches]
 
 
@@ -66,7 +67,7 @@ def _branch_work(
         except RecursionError:
             branch.failure = recursion_limit()
         except MemoryError:
-            branch.failure = out_of_memory()
+            branch.failure = memory.out_of_memory()
         finally:
             ended()
 

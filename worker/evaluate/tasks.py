@@ -17,12 +17,12 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from worker import memory
 from worker.errors import Cancelled, Raised, raised
 from worker.evaluate.cancel import CancelToken
 from worker.evaluate.code import Code
 from worker.evaluate.scopes import Cell
 from worker.evaluate.threads import evaluator_thread
-from worker.memory import out_of_memory
 from worker.values.types import Value
 
 if TYPE_CHECKING:
@@ -154,17 +154,18 @@ class Task:
 
     def wait(self, ev: Evaluator) -> Value:
         """The result, or the task's error raised anew. Raises Cancelled when the wait is."""
-        if not self.done:
+        if not self._finished.is_set():
             woken = threading.Event()
             with self._lock:
-                if not self.done:
+                if not self._finished.is_set():
                     self._watchers.append(woken.set)
                 else:
                     woken.set()
             with ev.cancel.on_cancel(woken.set):
                 woken.wait()
-            if not self.done:
+            if not self._finished.is_set():
                 raise Cancelled
+            memory.settle()
         if self.error is None:
             return self.value
         if isinstance(self.error, Cancelled):
@@ -236,7 +237,7 @@ def start_task(ev: Evaluator, description: str, work: Callable[[Evaluator], Valu
 
             error = recursion_limit()
         except MemoryError:
-            error = out_of_memory()
+            error = memory.out_of_memory()
         finally:
             task.finish(value, error)
 

@@ -36,21 +36,11 @@ def evaluator_thread(target: Callable[[], object], name: str) -> threading.Threa
     # Whose call it works for goes on to the new thread.
     context = contextvars.copy_context()
 
-    def run() -> None:
-        try:
-            context.run(target)
-        finally:
-            memory.stack_ends()
-
-    thread = threading.Thread(target=run, name=name, daemon=True)
-    memory.stack_begins()
-    with _starting:
+    thread = threading.Thread(target=context.run, args=(target,), name=name, daemon=True)
+    with memory.lifted(), _starting:
         before = threading.stack_size(memory.STACK_BYTES)
         try:
             thread.start()
-        except RuntimeError:
-            memory.stack_ends()
-            raise
         finally:
             threading.stack_size(before)
     return thread
