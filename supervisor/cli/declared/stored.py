@@ -147,6 +147,47 @@ instead, under the rules for the attached principal.
     ),
 )
 
+BACKUP: Final = Command(
+    "backup",
+    "archives of a state directory",
+    about="""\
+  shoal backup create state.tar
+  shoal backup verify state.tar
+  shoal backup restore state.tar --into ~/.local/state/shoal
+
+`create` works beside a running kernel; `restore` needs a directory that no kernel uses.""",
+    options=(replace(STATE_DIR_OPTION, help="state directory to back up"), JSON_OPTION),
+    commands=(
+        Command(
+            "create",
+            "make an archive; `-` writes it to standard output",
+            run="supervisor.cli.backup:create",
+            options=(
+                Option("--no-blobs", "leave stored content out"),
+                Option("--with-secrets", "put the secret store in"),
+            ),
+            operands=(Operand("FILE", "archive to write"),),
+        ),
+        Command(
+            "verify",
+            "check every hash and the database",
+            run="supervisor.cli.backup:verify",
+            operands=(Operand("FILE", "archive"),),
+        ),
+        Command(
+            "restore",
+            "check an archive and unpack it",
+            run="supervisor.cli.backup:restore",
+            options=(
+                Option("--into", "directory to restore into", value="DIR"),
+                Option("--drop-tokens", "without bearer tokens"),
+                Option("--force", "also into a directory that is not empty"),
+            ),
+            operands=(Operand("FILE", "archive"),),
+        ),
+    ),
+)
+
 _STORE: Final = Option("--store", "token store", value="FILE")
 
 TOKEN: Final = Command(
@@ -194,6 +235,37 @@ TOKEN: Final = Command(
             "end a token",
             run="supervisor.cli.token:revoke",
             operands=(Operand("ID", "the token's id", missing="revoke ID"),),
+        ),
+    ),
+)
+
+_SECRET_USAGE: Final = "usage: shoal-secret set NAME < value | list | delete NAME"
+
+SECRET: Final = Command(
+    "secret",
+    "set, list and delete secrets",
+    prefix="shoal-secret",
+    about="""\
+  printf %s "$KEY" | shoal secret set deploy-key
+  shoal secret list
+  shoal secret delete deploy-key
+
+Scripts use them by name: `secret.get("deploy-key")`. No command prints a value.""",
+    unknown_command=_SECRET_USAGE,
+    options=(JSON_OPTION,),
+    commands=(
+        Command(
+            "set",
+            "store standard input under a name",
+            run="supervisor.cli.secret:set_secret",
+            operands=(Operand("NAME", "its name", missing=_SECRET_USAGE),),
+        ),
+        Command("list", "the names, sorted", run="supervisor.cli.secret:list_secrets"),
+        Command(
+            "delete",
+            "forget a secret",
+            run="supervisor.cli.secret:delete",
+            operands=(Operand("NAME", "its name", missing=_SECRET_USAGE),),
         ),
     ),
 )
