@@ -16,6 +16,7 @@ bounded: content is read in pieces of at most PIECE_BYTES_MAX, rows by their num
 | `spill.drop` | `Spill` | empty |
 | `places` | none | the text of the user's visited directories; error for other principals |
 | `places.keep` | `Places` | empty |
+| `secret` | `SecretName` | the material; error `no_secret`, `secret_store` or `policy_denied` |
 
 Failure: an answer that is not ok carries an error object of chapter 60 §9.
 """
@@ -51,6 +52,10 @@ class Inverses(msgspec.Struct):
 
     entry: int
     inverses: list[dict[str, Any]]
+
+
+class SecretName(msgspec.Struct):
+    name: str
 
 
 class ContentName(msgspec.Struct):

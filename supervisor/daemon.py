@@ -51,8 +51,9 @@ from supervisor.paths import resolve
 from supervisor.plans import PlanKeeper
 from supervisor.policies import Policies, PolicyError
 from supervisor.questions import Questions
-from supervisor.service_notify import VARIABLES, ActivationError, Notifier, activated_listener
 from supervisor.retention import Retention
+from supervisor.secret_store import SecretStore
+from supervisor.service_notify import VARIABLES, ActivationError, Notifier, activated_listener
 from supervisor.sessions import SessionRegistry
 from supervisor.store_recovery import StoreRecovery
 from supervisor.syntax import SyntaxPool
@@ -179,6 +180,7 @@ class _Daemon:
             tier=sandbox_tier(),
             umask=self._umask,
             tokens=self._open_tokens(),
+            secrets=SecretStore(options.paths.secret_dir),
         )
         kernel.policies = policies
         kernel.plans = PlanKeeper(kernel)

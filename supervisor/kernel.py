@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from supervisor.plans import PlanKeeper
     from supervisor.policies import Policies
     from supervisor.questions import Questions
+    from supervisor.secret_store import SecretStore
     from supervisor.sessions import Session, SessionRegistry
     from supervisor.store_recovery import StoreRecovery
     from supervisor.syntax import SyntaxPool
@@ -62,6 +63,7 @@ class Kernel:
     # are private whatever it says.
     umask: int
     tokens: TokenStore | None = None
+    secrets: SecretStore | None = None
     bus: EventBus = field(init=False)
     events: EventFeed = field(init=False)
     policies: Policies = field(init=False)

@@ -2,8 +2,8 @@
 
 The zygote is `multiprocess`'s forkserver with `worker.zygote` preloaded (see supervisor.zygote).
 Launching blocks (it talks to the zygote), so it happens on one thread of its own; that thread lives
-as long as the router, which matters because the zygote's parent-death signal is bound to the thread that started it. A
-dead zygote is replaced at the next launch; workers it forked live on.
+as long as the router, which matters because the zygote's parent-death signal is bound to the thread
+that started it. A dead zygote is replaced at the next launch; workers it forked live on.
 
 `Launcher` is the seam for other places to run workers: it gives back one end of a control channel.
 

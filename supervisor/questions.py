@@ -34,6 +34,7 @@ from ipc.questions import (
     InversesQuestion,
     Places,
     RowsQuestion,
+    SecretName,
     Spill,
     SpilledContent,
 )
@@ -45,6 +46,7 @@ from journal.session_state import SessionCell
 from journal.undo import NewestUndo, UndoOfEntry
 from leash.verdict import ALLOW
 from supervisor.contents import as_content
+from supervisor.secret_store import SecretStoreError
 
 if TYPE_CHECKING:
     from supervisor.kernel import Kernel
@@ -221,6 +223,37 @@ class Questions:
             raise internal("internal_error", "no store of visited directories")
         return Path(kernel.state_dir) / PLACES_NAME
 
+    # -- secrets -----------------------------------------------------------------------------------
+
+    async def secret(self, session: Session, ask: Ask) -> tuple[Content, list[int]]:
+        """Material, for a call whose caller and whose session may both use it."""
+        name = _decode(ask, SecretName).name
+        asker, kernel = session.askers.get(ask.call), self._kernel
+        effect = {"kind": "secret_use", "names": [name]}
+        standings = [kernel.policies.standing(session.policy_owner)]
+        if asker is not None:
+            caller = asker.caller
+            standings.append(kernel.policies.standing(caller.principal, caller.caps))
+        for standing in standings:
+            if asker is None or standing.word(effect) != ALLOW:
+                raise RpcError(
+                    Code.LEASH_DENIED,
+                    f"leash: secret_use of {name} denied for principal {standing.principal}",
+                    "policy_denied",
+                    effects=[effect],
+                )
+        if kernel.secrets is None:
+            raise internal("secret_store", "this session has no secret store")
+        try:
+            material = await asyncio.to_thread(kernel.secrets.read, name)
+        except SecretStoreError as error:
+            raise internal("secret_store", str(error)) from None
+        except OSError as error:
+            raise internal("secret_store", f"secret store: {error.strerror}") from None
+        if material is None:
+            raise internal("no_secret", f"secret `{name}` not found")
+        return await as_content(material)
+
     # -- spills ------------------------------------------------------------------------------------
 
     async def open_spill(self, session: Session, ask: Ask) -> tuple[Content, list[int]]:
@@ -298,6 +331,7 @@ _SERVED: Final[dict[str, _Served]] = {
     "cell": Questions.cell,
     "places": Questions.places,
     "places.keep": Questions.keep_places,
+    "secret": Questions.secret,
     "spill.open": Questions.open_spill,
     "spill.adopt": Questions.adopt_spill,
     "spill.drop": Questions.drop_spill,

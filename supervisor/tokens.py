@@ -56,7 +56,7 @@ Identity = tuple[int, int, int, int]
 
 class TokenStore:
     # `_content` is the last good content, `_identity` that of the file it came from, `_broken` why
-    # the file cannot be used right now, `_seen` every id there ever was. Changed in `_refresh` alone.
+    # the file cannot be used right now, `_seen` every id there ever was. Changed in `_refresh`.
 
     def __init__(self, path: Path) -> None:
         self._path = path

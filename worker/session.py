@@ -79,6 +79,7 @@ from worker.planning import Plan, derive
 from worker.ptys import PtyTable
 from worker.recording import Recorder
 from worker.sandbox import Sandbox
+from worker.secrets_port import SecretsPort
 from worker.submission import Preparer, Submission, raised_error, run
 from worker.transcript import ON_DEMAND, Transcript, out_number
 from worker.values.types import Value
@@ -185,6 +186,7 @@ class Session:
         self.terminals = PtyTable()
         self.evaluator.host.journal = self.journal
         self.evaluator.host.navigation = kept_by_router(self.journal)
+        self.evaluator.host.secrets = SecretsPort(self.journal)
         self.state = StateKeeper(
             self.evaluator, load_content=self.journal.load, read_secret=self._read_secret
         )

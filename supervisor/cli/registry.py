@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from supervisor.cli.declared import kernel, stored, work
+from supervisor.cli.declared import agents, kernel, stored, work
 from supervisor.cli.options import Command
 
 # What runs source without a kernel: `-c`, a file, standard input.
@@ -27,6 +27,7 @@ _DECLARED: Final = (
     work.TASK,
     work.PTY,
     work.SESSION,
+    agents.AGENT,
     stored.BACKUP,
     stored.TOKEN,
     stored.SECRET,

@@ -14,6 +14,7 @@ from supervisor.cli.call import (
     STATE_DIR_OPTION,
     TARGET_OPTIONS,
 )
+from supervisor.cli.declared.agents import CONFIG_COMMANDS
 from supervisor.cli.options import Command, Operand, Option, Reader
 from supervisor.cli.readers import one_of, read_limit, read_status, read_time, read_ttl, unsigned
 
@@ -295,6 +296,7 @@ CONFIG: Final = Command(
             ),
         ),
         Command("sources", "the files considered", run="supervisor.cli.configuration:sources"),
+        *CONFIG_COMMANDS,
     ),
 )
 
