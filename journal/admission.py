@@ -126,7 +126,7 @@ class Admission:
             or finish.entry_id != next(iter(running.rows))
             or running.owner != finish.owner
             or running.session != finish.session
-            or not all(_kept(output.content) for output in finish.outputs)
+            or not _outputs_kept(finish.outputs)
             or not self._statements(finish.statements, finish.undo, running)
         ):
             return False
@@ -140,14 +140,12 @@ class Admission:
         return running is not None and self._statements(write.statements, write.undo, running)
 
     def _statements(
-        self, statements: Iterable[r.Statement], undo: Iterable[r.UndoRow], running: Running
+        self, statements: Iterable[r.Statement], undo: tuple[r.UndoRow, ...], running: Running
     ) -> bool:
         """Whether these rows fit below this submission."""
         for statement in statements:
             row, parent = statement.id, statement.parent_id
-            if parent not in running.rows or not all(
-                _kept(output.content) for output in statement.outputs
-            ):
+            if parent not in running.rows or not _outputs_kept(statement.outputs):
                 return False
             known = running.rows.get(row)
             if known is None:
@@ -222,13 +220,16 @@ class Admission:
         """It changed nothing that is known here."""
 
 
-def _kept(content: r.Content) -> bool:
-    """Whether content may wait in the log: what is behind a descriptor may change or vanish."""
-    return type(content) is not r.FileContent
+def _outputs_kept(outputs: Iterable[r.Output]) -> bool:
+    for output in outputs:  # noqa: SIM110 - no generator: this runs for every entry
+        if type(output.content) is r.FileContent:
+            return False
+    return True
 
 
-def _undo_kept(undo: Iterable[r.UndoRow]) -> bool:
-    return all(row.snapshot is None or _kept(row.snapshot) for row in undo)
+def _undo_kept(undo: tuple[r.UndoRow, ...]) -> bool:
+    """Whether snapshots may wait in the log: what is behind a descriptor may change or vanish."""
+    return not undo or all(type(row.snapshot) is not r.FileContent for row in undo)
 
 
 ADMITTED: Final[Mapping[type[r.Operation[Any]], Callable[[Admission, Any], bool]]] = {

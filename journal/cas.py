@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import zstandard
 from blake3 import blake3
@@ -42,8 +42,7 @@ TRUNCATION_MARKER: Final = b"\n[shoal: output truncated; see journal metadata]\n
 NAME: Final = re.compile(r"[0-9a-f]{64}\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """Content that now has a file. `original_length` is None unless it was cut to the cap."""
 
     hash: bytes

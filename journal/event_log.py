@@ -10,11 +10,12 @@ Failure: a stored transcript payload that is not JSON is left out and counted in
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
+
+import msgspec
 
 from journal.jsontext import checked_json
 from journal.source import Source
@@ -33,8 +34,7 @@ def journal_payload(entry_id: int, head: str, ok: bool | None, principal: str) -
     )
 
 
-def _text(value: str) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode()
+_text = msgspec.json.Encoder().encode
 
 
 class EventNumbers(NamedTuple):

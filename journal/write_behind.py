@@ -24,6 +24,7 @@ from journal.errors import StoreError
 from journal.event_log import EventNumbers, Sequences
 from journal.records import (
     AppendAudit,
+    AuditRow,
     BeginSubmission,
     Content,
     FileContent,
@@ -31,9 +32,9 @@ from journal.records import (
     FinishSubmission,
     FinishTask,
     Operation,
-    Output,
     PutTask,
     SaveCells,
+    Statement,
     Stored,
     TouchBlobs,
     TouchSession,
@@ -156,27 +157,27 @@ class WriteBehind:
         self._count += len(record.operations)
 
     def _result(self, operation: Operation[Any], numbers: list[EventNumbers]) -> Any:
-        match operation:
-            case FinishSubmission():
-                return self._finished(operation, numbers)
-            case WriteStatements():
-                self._check_statements(operation)
-                return self._skipped(operation.undo)
-            case BeginSubmission():
-                operation.effects.decode()
-                _check_audit(operation)
-            case AppendAudit():
-                _check_audit(operation)
-            case FinishTask():
-                (operation.end.error or b"").decode()
-                return True
+        """The result of an admitted operation; raises for what its rows could not hold."""
+        if isinstance(operation, BeginSubmission):
+            operation.effects.decode()
+            _check_audit(operation.audit)
+        elif isinstance(operation, FinishSubmission):
+            return self._finished(operation, numbers)
+        elif isinstance(operation, WriteStatements):
+            self._check_statements(operation.statements)
+            return self._skipped(operation.undo)
+        elif isinstance(operation, AppendAudit):
+            _check_audit(operation.rows)
+        elif isinstance(operation, FinishTask):
+            (operation.end.error or b"").decode()
+            return True
         return None
 
     def _finished(self, finish: FinishSubmission, numbers: list[EventNumbers]) -> Finished:
-        self._check_statements(finish)
-        _check_audit(finish)
+        self._check_statements(finish.statements)
+        _check_audit(finish.audit)
         hashes = tuple([self._hash(output.content) for output in finish.outputs])
-        skipped = self._skipped(finish.undo)
+        skipped = self._skipped(finish.undo) if finish.undo else 0
         if finish.task_end is not None:
             (finish.task_end.error or b"").decode()
         if finish.transcript is not None:
@@ -185,16 +186,13 @@ class WriteBehind:
         numbers.append(given)
         return Finished(*given, hashes, skipped)
 
-    def _check_statements(self, written: FinishSubmission | WriteStatements) -> None:
+    def _check_statements(self, statements: Sequence[Statement]) -> None:
         """Raise for what the rows of these statements could not hold."""
-        for statement in written.statements:
+        for statement in statements:
             statement.effects.decode()
             for output in statement.outputs:
-                self._check_content(output)
-
-    def _check_content(self, output: Output) -> None:
-        if type(output.content) is not bytes:
-            self._hash(output.content)
+                if type(output.content) is not bytes:
+                    self._hash(output.content)
 
     def _hash(self, content: Content) -> bytes:
         if type(content) is bytes:
@@ -280,7 +278,6 @@ class WriteBehind:
         self._log.close()
 
 
-def _check_audit(operation: BeginSubmission | FinishSubmission | AppendAudit) -> None:
-    rows = operation.rows if isinstance(operation, AppendAudit) else operation.audit
+def _check_audit(rows: Sequence[AuditRow]) -> None:
     for row in rows:
         row.detail.decode()
