@@ -167,8 +167,13 @@ class Client:
         if "error" in answer:
             self._refused(answer["error"])
             return
-        # What an acknowledged capture promises is its full length.
-        self._session.large[answer["result"]["ref"]] = LARGE_BYTES
+        # A spill may degrade to what fits into memory; what the session says it has it must keep.
+        ref = answer["result"]["ref"]
+        page = connection.call(
+            "value.get", {"ref": ref, "path": "stdout", "format": "raw", "offset": 0, "length": 0}
+        )
+        if "result" in page:
+            self._session.large[ref] = page["result"]["total"]
 
     def _fail(self, connection: Connection) -> None:
         answer = connection.call("exec", {"src": "1 / 0"})

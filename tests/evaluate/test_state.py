@@ -230,6 +230,18 @@ def test_stored_bytes_load_from_the_store_of_the_new_worker(kept: Kept) -> None:
     assert second.keeper.content_changes() == ([], [digest])
 
 
+def test_a_long_preview_is_not_stored_but_read_again(kept: Kept) -> None:
+    digest = "ef" * 32
+    preview = b"p" * 1_000_000
+    kept.session.evaluator.root.declare("big", LazyBytes(digest, 2_000_000, preview, True))
+    kept.save()
+    stored = kept.cells["binding:big"]
+    assert stored is not None
+    assert len(stored) < 1000
+    big = kept.again().session.evaluator.root.lookup("big")
+    assert (big.preview, big.preview_length, big.truncated) == (digest.encode(), 1_000_000, True)
+
+
 def test_content_is_let_go_with_its_last_value(kept: Kept) -> None:
     digest = "cd" * 32
     value = LazyBytes(digest, 9, b"pre", False)

@@ -36,6 +36,8 @@ STORED_BYTES_MAX: Final = 256 << 20
 
 # Types that mean nothing but their content: the C pickler needs no help with them.
 PLAIN: Final = frozenset((type(None), bool, int, float, str, bytes))
+# The beginning of content that is stored with a value; a longer one is read again.
+PREVIEW_BYTES_STORED: Final = 64 * 1024
 _WITH_CONTENT: Final = b"B"
 _COUNT_BYTES: Final = 4
 _HASH_BYTES: Final = 32
@@ -116,7 +118,9 @@ def root() -> Scope:
     raise AssertionError("resolved by the reader")
 
 
-def content(digest: str, length: int, preview: bytes, truncated: bool) -> LazyBytes:
+def content(
+    digest: str, length: int, preview: bytes, truncated: bool, preview_length: int
+) -> LazyBytes:
     raise AssertionError("resolved by the reader")
 
 
@@ -196,7 +200,9 @@ class _Writer(pickle.Pickler):
 
     def lazy_bytes(self, item: LazyBytes) -> Any:
         self._content[item.hash] = None
-        return content, (item.hash, item.length, item.preview, item.truncated)
+        whole = item.preview_length <= PREVIEW_BYTES_STORED
+        preview = item.preview if whole else b""
+        return content, (item.hash, item.length, preview, item.truncated, item.preview_length)
 
     def secret(self, item: Secret) -> Any:
         return secret, (item.name,)
@@ -246,11 +252,19 @@ class Reader:
             data = data[1 + _COUNT_BYTES + count * _HASH_BYTES :]
         return _Unpickler(io.BytesIO(data), self._names).load()
 
-    def _lazy_bytes(self, digest: str, length: int, preview: bytes, truncated: bool) -> LazyBytes:
+    def _lazy_bytes(
+        self, digest: str, length: int, preview: bytes, truncated: bool, preview_length: int
+    ) -> LazyBytes:
         load = self._load_content
         if load is None:
             return LazyBytes(digest, length, preview, truncated)
-        return LazyBytes(digest, length, preview, truncated, lambda at, n: load(digest, at, n))
+
+        def piece(offset: int, count: int | None) -> bytes:
+            return load(digest, offset, count)
+
+        if len(preview) < preview_length:
+            return LazyBytes.without_preview(digest, length, preview_length, truncated, piece)
+        return LazyBytes(digest, length, preview, truncated, piece)
 
     def _secret(self, name: str) -> Secret:
         read = self._read_secret

@@ -152,10 +152,11 @@ class LazyBytes:
     """Bytes kept in the content store: hash, true length, bounded preview.
 
     `load(offset, length)` reads a piece; `load(0, None)` everything. Absent outside a kernel
-    session, where content-addressed bytes cannot arise.
+    session, where content-addressed bytes cannot arise. One that came back with its session may have
+    its preview, the first `preview_length` bytes, read when it is looked at.
     """
 
-    __slots__ = ("hash", "length", "load", "preview", "truncated")
+    __slots__ = ("hash", "length", "load", "preview", "preview_length", "truncated")
     TYPE_NAME: ClassVar[str] = "bytes"
 
     def __init__(
@@ -169,8 +170,34 @@ class LazyBytes:
         self.hash = hash
         self.length = length
         self.preview = preview
+        self.preview_length = len(preview)
         self.truncated = truncated
         self.load = load
+
+    @classmethod
+    def without_preview(
+        cls,
+        hash: str,
+        length: int,
+        preview_length: int,
+        truncated: bool,
+        load: Callable[[int, int | None], bytes],
+    ) -> LazyBytes:
+        found = cls(hash, length, b"", truncated, load)
+        found.preview_length = preview_length
+        del found.preview
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for an unset slot.
+        if name != "preview" or self.load is None:
+            raise AttributeError(name)
+        try:
+            self.preview = self.load(0, self.preview_length)
+        except OSError:
+            # Content that aged out has no beginning either.
+            self.preview = b""
+        return self.preview
 
     @property
     def reference(self) -> str:
