@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SOURCES := supervisor worker ipc leash journal tests benchmarks examples shoal.py
 
-.PHONY: setup test check bench demo format lock clean
+.PHONY: setup test check chaos bench demo format lock clean
 
 setup: $(STAMP)
 
@@ -29,6 +29,10 @@ format: setup
 	$(BIN)/ruff format $(wildcard $(SOURCES))
 	$(BIN)/ruff check --fix $(wildcard $(SOURCES))
 	$(BIN)/python -m tests.docs.reference --write
+
+# Half an hour of kills, pauses and full disks; a short run of it is among the tests.
+chaos: setup
+	$(BIN)/python -m tests.chaos --rounds 200
 
 bench: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bench.lock
