@@ -3,8 +3,9 @@
 A process that a session started must not become the local human just by connecting: whoever
 controls the session would then be no longer held to its owner's policy. So its ancestors are looked
 at. A worker adopts every orphan below it, so double forks and new sessions do not lead out; what
-outlived its worker is below the router itself. Numbers of processes come back, therefore the peer is held by
-a descriptor taken from the connection, and a parent that started after its child is a stranger.
+outlived its worker is below the router itself. Numbers of processes come back, therefore the peer
+is held by a descriptor taken from the connection, and a parent that started after its child is a
+stranger.
 
 Failure: whatever cannot be established counts as started by a session. Where there is no `/proc`
 nothing is known, and nothing is refused: there a token must be required by configuration.

@@ -42,6 +42,7 @@ from ipc.messages import (
 from journal.records import Barrier, CellChanges, DeleteSession, EnsureSession
 from journal.session_state import AllSessions, Restorable, RestorableState
 from journal.tasks import TasksOfSession
+from leash import private
 from supervisor.contents import close_all, memory_content
 from supervisor.launcher import Launched, LaunchFailed
 from supervisor.ordered_posts import OrderedPosts
@@ -367,6 +368,7 @@ class Session:
         self.worker = None
         was_ready, self.ready = self.ready, False
         self._forget_worker()
+        self.kernel.loop.run_in_executor(None, private.remove, worker.pid)
         self._end_terminals()
         expected = self.closing or self.kernel.draining or reason == "idle"
         log.log(

@@ -149,11 +149,9 @@ def _terminated(_signal: int, _frame: FrameType | None) -> None:
 def _end(status: int) -> NoReturn:
     """Leave nothing running below this process, then exit without unwinding other threads."""
     from worker.commands.processes import kill_descendants
-    from worker.sandbox import SANDBOX
 
     try:
         kill_descendants()
-        SANDBOX.close()
     finally:
         sys.stderr.flush()
         os._exit(status)

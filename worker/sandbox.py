@@ -20,9 +20,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
-import shutil
 import sysconfig
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +29,7 @@ from typing import Any, Final, TypeVar
 
 from leash import landlock
 from leash.confinement import NOTHING_CONFINED, Confinement, confinement
+from leash.private import make
 from leash.privileges import drop_capabilities, no_new_privs
 from leash.status import Backend, shortfall, this_host
 from leash.verdict import Standing
@@ -195,13 +194,8 @@ class Sandbox:
     def _prepare(self) -> None:
         """Make the private directory, and what every domain shares, while it can be made."""
         if not self.private:
-            self.private = tempfile.mkdtemp(prefix="shoal-")
+            self.private = make(os.getpid())
             TRASH.directory()
-
-    def close(self) -> None:
-        """Remove the private directory."""
-        if self.private:
-            shutil.rmtree(self.private, ignore_errors=True)
 
 
 # --- threads that work on order ------------------------------------------------------------------

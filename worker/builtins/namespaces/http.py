@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from worker.builtins.authority import check_connect
+from worker.builtins.authority import check_connect, check_secret
 from worker.builtins.effects import Operands, Rule
 from worker.builtins.namespaces.model import MemberCall, Namespace
 from worker.errors import Cancelled, Raised, arg_error, raised
@@ -130,6 +130,8 @@ def _header_name(call: MemberCall, name: str) -> bytes:
 
 def _header_value(call: MemberCall, name: str, value: Value) -> bytes:
     if type(value) is Secret:
+        # Whoever has the value need not be who may use it: in a shared session they differ.
+        check_secret(call.ev, value.name)
         text = value.reveal()
     else:
         text = value if type(value) is str else inline(value)
