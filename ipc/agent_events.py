@@ -41,13 +41,13 @@ class ToolResult(_Event, tag="tool_result"):
     is_error: bool = False
 
 
-class Step(msgspec.Struct, gc=False, omit_defaults=True, rename={"active_form": "activeForm"}):
+class Step(msgspec.Struct, gc=False, rename={"active_form": "activeForm"}):
     """One entry of a plan."""
 
     content: str
     status: str = "pending"
     priority: str = "medium"
-    active_form: str | None = None
+    active_form: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Plan(_Event, tag="plan"):

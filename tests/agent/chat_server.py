@@ -34,7 +34,9 @@ def chunk(delta: dict[str, Any], finish: str | None = None, **top: Any) -> bytes
 
 
 DONE = b"data: [DONE]\n\n"
-USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":5,"total_tokens":16}}\n\n'
+USAGE = (
+    b'data: {"choices":[],"usage":{"prompt_tokens":11,"completion_tokens":5,"total_tokens":16}}\n\n'
+)
 
 
 def said(text: str) -> list[bytes]:
@@ -62,7 +64,7 @@ def called(name: str, arguments: str, call_id: str = "call_1") -> list[bytes]:
 
 
 class ChatServer:
-    """Use as a context manager. `replies` are taken in order; `requests` are the bodies received."""
+    """Use as a context manager. `replies` are taken in order; `requests` are bodies received."""
 
     def __init__(self) -> None:
         self.replies: list[Reply] = []
@@ -72,7 +74,7 @@ class ChatServer:
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # noqa: N802 - the name http.server calls
+            def do_POST(self) -> None:
                 length = int(self.headers["Content-Length"])
                 outer.requests.append(json.loads(self.rfile.read(length)))
                 outer.headers.append({k.lower(): v for k, v in self.headers.items()})
@@ -82,7 +84,7 @@ class ChatServer:
                     return
                 outer._play(self, outer.replies.pop(0))
 
-            def log_message(self, format: str, *args: Any) -> None:
+            def log_message(self, *_args: Any) -> None:
                 return None
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -1,4 +1,4 @@
-"""Agents behind a streaming chat API: a real daemon, a real broker, a local server (chapter 70 §18.2)."""
+"""Agents behind a streaming chat API: real daemon and broker, local server (chapter 70 §18.2)."""
 
 from __future__ import annotations
 
@@ -65,9 +65,7 @@ def session(agent: Agent, request: pytest.FixtureRequest, chat: ChatServer) -> s
     return str(name)
 
 
-def test_text_is_streamed_and_ends_the_turn(
-    agent: Agent, session: str, chat: ChatServer
-) -> None:
+def test_text_is_streamed_and_ends_the_turn(agent: Agent, session: str, chat: ChatServer) -> None:
     chat.say(said("Two files differ"))
 
     answer = agent.prompt(session, "compare")
@@ -128,9 +126,7 @@ def test_the_next_prompt_brings_the_conversation_along(
     assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
 
 
-def test_reasoning_is_thought_and_never_kept(
-    agent: Agent, session: str, chat: ChatServer
-) -> None:
+def test_reasoning_is_thought_and_never_kept(agent: Agent, session: str, chat: ChatServer) -> None:
     chat.say([chunk({"reasoning_content": "hmm"}), chunk({"content": "yes"}, "stop"), DONE])
     chat.say(said("again"))
 
