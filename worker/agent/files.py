@@ -137,10 +137,11 @@ def _read(path: str, index: int) -> bytes:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise _refused(f"Cannot read file: {why}", index) from None
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(fd)
+        raise _refused("Cannot read file: not a regular file", index)
     with os.fdopen(fd, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise _refused("Cannot read file: not a regular file", index)
         _check_size(status.st_size, index)
         try:
             data = file.read(FILE_BYTES_MAX + 1)
