@@ -23,6 +23,7 @@ ALL: Final[dict[str, Benchmark]] = {
     "streams": language.stream_memory,
     "authority": authority.judging,
     "saving": durability.saving,
+    "restoring": durability.restoring,
     "query": durability.query,
     "events": durability.events,
     "commands": commands.starting,

@@ -33,6 +33,7 @@ WARM_UP: Final = 300
 ROUNDS: Final = 10
 CALLS_PER_ROUND: Final = 200
 
+RESULTS: Final = 10_000
 ENTRIES_FEW: Final = 50_000
 ENTRIES_MANY: Final = 1_000_000
 QUERIES: Final = 200
@@ -74,6 +75,34 @@ def saving() -> list[Row]:
         Row("saving", "exec n = n + 1, nothing saved", unsaved_s * 1e6, "µs"),
         Row("saving", "exec n = n + 1, state saved", saved_s * 1e6, "µs", "nothing saved",
             saved_s / unsaved_s, "at most", 1.25),
+    ]  # fmt: skip
+
+
+def restoring() -> list[Row]:
+    """The first attach to a session with many results after a kill, against that to a new one."""
+    with Daemon("--log-level", "warn") as daemon:
+        with daemon.wire() as wire:
+            wire.result("session.attach", {"session": "long"})
+            call = _line("exec", {"src": "[1, 2, 3]"})
+            for _ in range(RESULTS // CALLS_PER_ROUND):
+                wire.send(call * CALLS_PER_ROUND)
+                for _ in range(CALLS_PER_ROUND):
+                    wire.line()
+        daemon.kill()
+        daemon.start()
+        with daemon.wire() as wire:
+            # The zygote and the pages of the database are warm for both.
+            wire.result("session.attach", {"session": "warm"})
+            started = time.perf_counter()
+            wire.result("session.attach", {"session": "new"})
+            new_s = time.perf_counter() - started
+            started = time.perf_counter()
+            assert wire.result("session.attach", {"session": "long"})["restored"]
+            restored_s = time.perf_counter() - started
+    return [
+        Row("restoring", "attach to a new session", new_s * 1e3, "ms"),
+        Row("restoring", f"attach to a session with {RESULTS:,} results", restored_s * 1e3, "ms",
+            "ms", restored_s * 1e3, "at most", 500),
     ]  # fmt: skip
 
 

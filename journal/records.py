@@ -247,8 +247,8 @@ class Interrupted(Struct, frozen=True):
 
 
 class InterruptSubmissions(Operation[tuple[Interrupted, ...]], frozen=True):
-    """Mark every running row of one session interrupted, or with `entry_id` those of that submission
-    alone; one `journal` event per submission.
+    """Mark every running row of one session interrupted, or with `entry_id` those of that
+    submission alone; one `journal` event per submission.
     """
 
     owner: str

@@ -10,7 +10,6 @@ import sqlite3
 from journal.event_log import ALL_SPACE, Sequences
 from journal.records import Interrupted, InterruptSubmissions, Recover, Recovery
 
-
 _BELOW = """
     WITH RECURSIVE below(id) AS (
         VALUES (?) UNION ALL SELECT e.id FROM below b JOIN entry e ON e.parent_id = b.id
