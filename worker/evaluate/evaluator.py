@@ -244,10 +244,13 @@ class Evaluator:
 
         return run_in_place(self, program, src)
 
-    def evaluate_source(self, src: str, position: Position = "stmt", *, repl: bool = False) -> Value:
+    def evaluate_source(
+        self, src: str, position: Position = "stmt", *, repl: bool = False
+    ) -> Value:
         """Parse with the session's bindings and run.
 
-        Raises worker.language's syntax error as it is: it belongs to the request, not to the program.
+        Raises worker.language's syntax error as it is: it belongs to the request, not to the
+        program.
         """
         from worker.evaluate.program import evaluate_source
 
@@ -270,4 +273,4 @@ def bare_evaluator(cwd: str | None = None, host: Host | None = None) -> Evaluato
     host = Host() if host is None else host
     if host.reef is None:
         host.reef = Reef()
-    return Evaluator(cwd if cwd is not None else os.getcwd(), process_environment(), host)  # noqa: PTH109
+    return Evaluator(cwd if cwd is not None else os.getcwd(), process_environment(), host)

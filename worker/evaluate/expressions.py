@@ -184,8 +184,8 @@ def compile_field(
 
 
 def _environment_field(node: ast.FieldExpr, scope: StaticScope, bound: Thunk) -> Thunk:
-    """`env.NAME` while `env` is unbound: a field of the builtin's outcome, but only this variable is
-    read of the environment."""
+    """`env.NAME` while `env` is unbound: a field of the builtin's outcome, but only this variable
+    is read of the environment."""
     name, span = node.name, span_of(node)
     find = find_name(ENVIRONMENT, scope)
 
@@ -199,9 +199,7 @@ def _environment_field(node: ast.FieldExpr, scope: StaticScope, bound: Thunk) ->
         ev = frame[0]
         try:
             check_env_read(ev, name)
-            return field_value(
-                ev, structured_outcome(ENVIRONMENT, environment_record(ev)), name
-            )
+            return field_value(ev, structured_outcome(ENVIRONMENT, environment_record(ev)), name)
         except Raised as error:
             error.at(span)
             raise

@@ -152,8 +152,8 @@ class LazyBytes:
     """Bytes kept in the content store: hash, true length, bounded preview.
 
     `load(offset, length)` reads a piece; `load(0, None)` everything. Absent outside a kernel
-    session, where content-addressed bytes cannot arise. One that came back with its session may have
-    its preview, the first `preview_length` bytes, read when it is looked at.
+    session, where content-addressed bytes cannot arise. One that came back with its session may
+    have its preview, the first `preview_length` bytes, read when it is looked at.
     """
 
     __slots__ = ("hash", "length", "load", "preview", "preview_length", "truncated")
@@ -161,7 +161,7 @@ class LazyBytes:
 
     def __init__(
         self,
-        hash: str,
+        hash: str,  # noqa: A002 - the name it has everywhere
         length: int,
         preview: bytes,
         truncated: bool,
@@ -177,7 +177,7 @@ class LazyBytes:
     @classmethod
     def without_preview(
         cls,
-        hash: str,
+        hash: str,  # noqa: A002 - the name it has everywhere
         length: int,
         preview_length: int,
         truncated: bool,
@@ -224,9 +224,9 @@ class ErrorValue:
 class Outcome:
     """The result of one command (chapter 20 §4.3, chapter 40 §5).
 
-    `structured` is the value supplied by a builtin or an adapter, MISSING when `out` must be decoded
-    from `stdout`; `decoded` remembers that decoding. `streamed`: the bytes already went to a real
-    terminal. Identity is equality.
+    `structured` is the value supplied by a builtin or an adapter, MISSING when `out` must be
+    decoded from `stdout`; `decoded` remembers that decoding. `streamed`: the bytes already went to
+    a real terminal. Identity is equality.
     """
 
     TYPE_NAME: ClassVar[str] = "outcome"
@@ -244,8 +244,8 @@ class Outcome:
     decoded: Value = MISSING
 
     def __getattr__(self, name: str) -> Any:
-        # Reached only for an unset slot. A builtin leaves `stdout` unset: the bytes of its value are
-        # made here when somebody asks, since the text of a long listing is rarely wanted.
+        # Reached only for an unset slot. A builtin leaves `stdout` unset: the bytes of its value
+        # are made here when somebody asks, since the text of a long listing is rarely wanted.
         if name != "stdout" or self.structured is MISSING:
             raise AttributeError(name)
         from worker.values.convert import redirect_bytes
@@ -295,10 +295,11 @@ _PLAIN_NAMES: Final[dict[type, str]] = {
     dict: "record",
 }
 
-TYPE_NAMES: Final = (
-    "null bool int float str path glob regex size duration datetime time bytes list record table "
-    "range stream error outcome task closure command secret"
-).split()
+TYPE_NAMES: Final = [
+    "null", "bool", "int", "float", "str", "path", "glob", "regex", "size", "duration",
+    "datetime", "time", "bytes", "list", "record", "table", "range", "stream", "error",
+    "outcome", "task", "closure", "command", "secret",
+]  # fmt: skip
 
 
 def type_name(value: Value) -> str:
