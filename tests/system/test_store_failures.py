@@ -61,8 +61,8 @@ def test_continuing_answers_uncommitted_and_saves_the_state_later() -> None:
                     answer = wire.result("exec", {"src": "n = n + 1"})
                     assert answer["committed"] is False
                     assert answer["render"] == str(number)
-                assert wire.result("exec", {"src": "echo hi; fn f() { n }; n"})["committed"] is
-                False
+                answer = wire.result("exec", {"src": "echo hi; fn f() { n }; n"})
+                assert answer["committed"] is False
             working(wire)
             rows = wire.result("journal.query", {"session": "s"})
             sources = [row["src"] for row in rows]
