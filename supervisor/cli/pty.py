@@ -13,6 +13,7 @@ from supervisor.cli.call import Call
 from supervisor.cli.failure import Exit
 from supervisor.cli.options import UsageError
 from supervisor.cli.output import one_line
+from supervisor.cli.pty_attach import attach_to
 
 _SIZE: Final = re.compile(r"(\d{1,5})[xX](\d{1,5})")
 
@@ -80,12 +81,23 @@ def open_pty(call: Call) -> int:
         "rows": call.number("rows") or size[1],
         "env": variables or None,
     }
-    answer = _ask(call, "pty.open", params)
+    with call.connect() as client:
+        call.attached(client)
+        answer = client.call("pty.open", params)
+        if call.flag("attach"):
+            return attach_to(call, client, answer["pty_id"])
     if call.out.json:
         call.out.document(answer)
     else:
         call.out.line(answer["pty_id"])
     return Exit.SUCCESS
+
+
+def attach(call: Call) -> int:
+    ref = pty_ref(call.operands[0])
+    with call.connect() as client:
+        call.attached(client, tty=True)
+        return attach_to(call, client, ref)
 
 
 def _own_size() -> tuple[int | None, int | None]:
@@ -94,7 +106,8 @@ def _own_size() -> tuple[int | None, int | None]:
         size = os.get_terminal_size(0)
     except OSError:
         return None, None
-    return size.columns, size.lines
+    # Some do not know theirs and say 0.
+    return size.columns or None, size.lines or None
 
 
 def _variable(text: str) -> tuple[str, str]:

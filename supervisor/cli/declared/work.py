@@ -221,11 +221,18 @@ PTY: Final = Command(
                 Option("--cols", "columns (default: yours)", value="N", read=unsigned),
                 Option("--rows", "rows (default: yours)", value="N", read=unsigned),
                 Option("--env", "a variable for the program", value="K=V", repeat=True),
+                Option("--attach", "show it at once, as `attach` does"),
             ),
             operands=(
                 Operand("CMD", "the program", rest=True),
                 Operand("ARG", "its arguments", required=False, many=True, rest=True),
             ),
+        ),
+        Command(
+            "attach",
+            "show a terminal in yours; Ctrl-] d detaches, q closes, r redraws",
+            run="supervisor.cli.pty:attach",
+            operands=(_PTY_ID,),
         ),
         Command(
             "send",
