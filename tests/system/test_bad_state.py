@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def test_a_token_store_that_is_broken(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Path:
+def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for little; skipped where the test may not mount one."""
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -71,7 +72,9 @@ def small_disk(tmp_path: Path) -> Path:
     )
     if mounted.returncode:
         pytest.skip("mounting needs privileges")
-    return disk
+    yield disk
+    # Lazily, so that a test that failed with something still running leaves no mount behind.
+    subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_a_full_disk_refuses_new_work_and_keeps_what_was_acknowledged(small_disk: Path) -> None:
@@ -100,7 +103,6 @@ def test_a_full_disk_refuses_new_work_and_keeps_what_was_acknowledged(small_disk
             assert wire.result("exec", {"src": "1 + 1"})["render"] == "2"
     finally:
         daemon.stop()
-        subprocess.run(["umount", str(small_disk)], check=True)
 
 
 def _until_refused(wire: Wire) -> dict[str, Any]:
