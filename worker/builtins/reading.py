@@ -72,19 +72,24 @@ def chunks(path: str, cancel: CancelToken) -> Iterator[bytes]:
             yield chunk
 
 
-def read_file(path: str, cancel: CancelToken) -> bytes:
-    """The whole content; raises `custom` `read PATH: ...`."""
+def content(path: str, cancel: CancelToken) -> bytes:
+    """The whole content; raises OSError, EFBIG past FILE_BYTES_MAX."""
     parts: list[bytes] = []
     total = 0
+    for chunk in chunks(path, cancel):
+        total += len(chunk)
+        if total > FILE_BYTES_MAX:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def read_file(path: str, cancel: CancelToken) -> bytes:
+    """The whole content; raises `custom` `read PATH: ...`."""
     try:
-        for chunk in chunks(path, cancel):
-            total += len(chunk)
-            if total > FILE_BYTES_MAX:
-                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-            parts.append(chunk)
+        return content(path, cancel)
     except (OSError, ValueError) as error:
         raise os_failure("read", path, as_os_error(error)) from None
-    return b"".join(parts)
 
 
 @builtin(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from worker.errors import arg_error, raised, type_error
+from worker.errors import arg_error, overflow, raised, type_error
 from worker.evaluate.streams import Stream
 from worker.evaluate.streams.sources import finite
 from worker.values.methods.arguments import (
@@ -66,7 +66,11 @@ def collection(value: Value) -> Sequence[Value]:
     "len", "count", on=COLLECTION, result="int", doc="Number of elements.", refuses=TAKES_NOTHING
 )
 def length(ev: Evaluator, recv: Value) -> Value:
-    return len(elements(recv))
+    try:
+        return len(elements(recv))
+    except OverflowError:
+        # Only a range can be longer than an int can say.
+        raise overflow("integer overflow in the length of a range") from None
 
 
 @method(
@@ -110,7 +114,7 @@ def last(ev: Evaluator, recv: Value, pos: list[Value], named: Named | None) -> V
     items = elements(recv)
     if pos or named:
         kept = count(pos[0]) if pos else 0
-        return list(items[max(len(items) - kept, 0) :])
+        return list(items[-kept:]) if kept else []
     return items[-1] if items else None
 
 

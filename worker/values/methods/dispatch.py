@@ -98,7 +98,7 @@ def call_method(
         if found is None:
             raise _unknown(recv, name, pos, named)
         return found.call(ev, recv, pos, named)
-    except MemoryError:
+    except (MemoryError, OverflowError):
         # The elements of an immense range, for example; the session goes on.
         raise raised("custom", f".{name}: the result does not fit into memory") from None
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 PATH: Final = ("path",)
 
 _NEW_FILE_MODE: Final = 0o666
-_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
 
 Write = Callable[[bytes], None]
@@ -55,10 +54,11 @@ def _readable(ev: Evaluator, recv: Path) -> str:
 
 
 def _content(ev: Evaluator, recv: Path) -> tuple[str, bytes]:
+    from worker.builtins.reading import content
+
     path = _readable(ev, recv)
     try:
-        with os.fdopen(os.open(path, _READ), "rb", buffering=0) as file:
-            return path, file.read()
+        return path, content(path, ev.cancel)
     except OSError as error:
         raise _failure(path, error) from None
     except ValueError:
