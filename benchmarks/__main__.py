@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import authority, commands, daemon_calls, durability, language
+from benchmarks import agents, authority, commands, daemon_calls, durability, language
 from benchmarks.report import Benchmark, Row, table
 
 ALL: Final[dict[str, Benchmark]] = {
@@ -28,6 +28,8 @@ ALL: Final[dict[str, Benchmark]] = {
     "events": durability.events,
     "commands": commands.starting,
     "terminals": commands.terminals,
+    "agents": agents.turns,
+    "uploads": agents.uploads,
 }
 
 

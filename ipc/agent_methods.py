@@ -416,7 +416,7 @@ class UploadBeginResult(_Result):
 class UploadChunkParams(_Params):
     upload_id: str
     offset: int
-    data_b64: str
+    data_b64: bytes
 
 
 class UploadChunkResult(_Result):

@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import Any
+from typing import Any, cast
 
 from acp import (
-    Agent,
     InitializeResponse,
     LoadSessionResponse,
     NewSessionResponse,
@@ -32,7 +31,7 @@ from acp import (
 from acp import schema as acp_schema
 
 
-class Echo(Agent):
+class Echo:
     def __init__(self) -> None:
         self._client: Any = None
         self._cancelled = asyncio.Event()
@@ -129,4 +128,4 @@ class Echo(Agent):
 
 
 if __name__ == "__main__":
-    asyncio.run(run_agent(Echo()))
+    asyncio.run(run_agent(cast(Any, Echo())))

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 import msgspec
 
 ANSWER_S: Final = 30.0
-FORM: Final = {"elicitation": {"form": {}}}
+FORM: Final[dict[str, Any]] = {"elicitation": {"form": {}}}
 
 
 class Agent:

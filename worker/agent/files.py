@@ -9,7 +9,6 @@ Failure: RpcError -32602 with the texts of chapter 70 §15.1; nothing is stored 
 
 from __future__ import annotations
 
-import base64
 import binascii
 import contextlib
 import hashlib
@@ -115,7 +114,7 @@ def _refused(message: str, index: int | None) -> RpcError:
 def _content(entry: Entry, index: int) -> Content:
     if entry.data_b64 is not None:
         try:
-            data = base64.b64decode(entry.data_b64, validate=True)
+            data = binascii.a2b_base64(entry.data_b64, strict_mode=True)
         except (binascii.Error, ValueError) as error:
             raise _refused(f"Invalid base64: {error}", index) from None
         _check_size(len(data), index)
