@@ -92,10 +92,11 @@ def test_a_cancelled_token_cannot_be_held() -> None:
 
 def test_waits_and_registrations_say_that_evaluation_waits() -> None:
     token = CancelToken()
-    assert not token.waiting
+    seen = [token.waiting]
     with token.on_cancel(lambda: None):
-        assert token.waiting
-    assert not token.waiting
+        seen.append(token.waiting)
+    seen.append(token.waiting)
+    assert seen == [False, True, False]
 
 
 def state(pid: int) -> str:
