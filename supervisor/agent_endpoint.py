@@ -153,7 +153,9 @@ class AgentEndpoint:
 
     def opened(self, connection: AgentConnection) -> RpcError | None:
         """Admit a connection, or say why not; one that gets no notice is just not admitted."""
-        if len(self.connections) < self._connection_limit and not self.draining:
+        if self.draining:
+            return None
+        if len(self.connections) < self._connection_limit:
             self._refusing = False
             connection.admitted = True
             self.connections.add(connection)
@@ -568,7 +570,7 @@ class AgentEndpoint:
         """Reload after the answer went out; False when this router cannot."""
         if self.reload_daemon is None or self._listener is None:
             return False
-        self.kernel.loop.call_later(RELOAD_PAUSE_S, self._reload_now)
+        self.kernel.loop.call_soon(self._reload_now)
         return True
 
     def _reload_now(self) -> None:

@@ -262,12 +262,42 @@ class AgentSessions:
 
     def install(self, live: LiveSession) -> None:
         """Make a built session the live one of its id, ready to evaluate."""
-        kernel, session = self._endpoint.kernel, live.session
+        session = live.session
         session.first_cwd = os.fsencode(live.workspace_dir)
-        session.environment = _environment(kernel.environment, live.env)
-        session.evaluates_as = self._endpoint.evaluation_principal(live)
+        session.environment = self._environment(live)
+        self._set_principals(live)
         self.live[live.id] = live
         session.agent = live
+
+    def _set_principals(self, live: LiveSession) -> bool:
+        """Whom the session evaluates as and whose policy narrows it; whether that changed."""
+        session, endpoint = live.session, self._endpoint
+        session.evaluates_as = endpoint.evaluation_principal(live)
+        former = session.policy_owner
+        session.policy_owner = endpoint.leash_of(live.owner) or session.evaluates_as
+        return session.policy_owner != former
+
+    async def renew(self, live: LiveSession) -> None:
+        """Before a turn: what the configuration says about principals now. A worker keeps the
+        narrowing policy it began with, so another one needs another worker."""
+        if self._set_principals(live):
+            await live.stop_worker()
+        live.session.brief()
+
+    def _environment(self, live: LiveSession) -> list[tuple[bytes, bytes]]:
+        """The router's environment without variables that hold model keys, then what the client
+        forwarded."""
+        keys = {
+            os.fsencode(provider.api_key_env)
+            for provider in self._endpoint.settings.providers.values()
+            if provider.api_key_env
+        }
+        merged = {
+            name: value for name, value in self._endpoint.kernel.environment if name not in keys
+        }
+        for name, text in (live.env or {}).items():
+            merged[os.fsencode(name)] = os.fsencode(text)
+        return list(merged.items())
 
     async def remove(self, live: LiveSession) -> None:
         """Take a live session away; its durable rows stay."""
@@ -359,16 +389,6 @@ def _recovered_context(
     if frontier >= 0:
         return history.json_text(history.continued(snapshot, later))
     return history.json_text(history.context_of(snapshot, prompt, later))
-
-
-def _environment(
-    base: list[tuple[bytes, bytes]], forwarded: dict[str, str] | None
-) -> list[tuple[bytes, bytes]]:
-    if not forwarded:
-        return base
-    merged = dict(base)
-    merged.update((os.fsencode(name), os.fsencode(value)) for name, value in forwarded.items())
-    return list(merged.items())
 
 
 def workspace_of(endpoint: AgentEndpoint, alias: str, agent: Agent) -> Path:

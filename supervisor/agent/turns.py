@@ -341,6 +341,7 @@ class Turn:
     async def _work(self, live: LiveSession, prompt: str, files: list[str]) -> TurnEnd | RpcError:
         """Have the worker run the turn; how it ended there."""
         try:
+            await self.endpoint.sessions.renew(live)
             worker = await live.worker()
             context = await self._context(live)
         except RpcError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,6 +28,11 @@ fs_delete = ["/**"]
 opaque = "deny"
 auto_apply = "never"
 
+[principal."agent:sly"]
+fs_read = ["/**"]
+opaque = "allow"
+auto_apply = "in-grant"
+
 [principal."agent:asking"]
 fs_read = ["/**"]
 opaque = "ask"
@@ -43,7 +49,7 @@ def daemon() -> Iterator[Daemon]:
     with running:
         with Agent(running.state / "daemon.sock") as setup:
             setup.initialize()
-            for alias in ("careful", "asking"):
+            for alias in ("careful", "asking", "sly"):
                 setup.result(
                     "config/set",
                     {"prop": f"agents.{alias}.leash", "value": f"agent:{alias}"},
@@ -207,3 +213,20 @@ def test_decisions_are_audited(agent: Agent, careful: str, daemon: Daemon) -> No
             "SELECT detail FROM audit WHERE kind = 'agent_decision'"
         )]  # fmt: skip
     assert any(request["request_id"] in detail for detail in details)
+
+
+def test_a_program_of_an_agents_session_cannot_become_the_operator(
+    agent: Agent, daemon: Daemon
+) -> None:
+    script = daemon.directory / "sly.py"
+    script.write_text(
+        "import socket\n"
+        f"s = socket.socket(socket.AF_UNIX); s.connect({str(daemon.state / 'daemon.sock')!r})\n"
+        's.sendall(b\'{"jsonrpc":"2.0","id":1,"method":"initialize"}\\n\')\n'
+        "print(s.makefile().readline())\n"
+    )
+    agent.result("session/new", {"agent_alias": "sly", "session_id": "sly"})
+
+    content = agent.prompt("sly", f"^{sys.executable} {script}")["result"]["content"]
+
+    assert "peer_refused" in content
