@@ -13,9 +13,10 @@ from collections.abc import Sequence
 
 from ipc.messages import ProtocolError, Undo
 from ipc.messages import Statement as StatementMessage
+from journal.records import Content as StoredContent
 from journal.records import Output, Statement, UndoRow
 from journal.store import Store
-from supervisor.contents import Contents
+from supervisor.contents import Contents, Excerpt
 
 
 class SubmissionRows:
@@ -62,6 +63,14 @@ class SubmissionRows:
             ),
         )
 
+    @staticmethod
+    def _snapshot(item: Undo, contents: Contents) -> StoredContent | None:
+        """The prior content of an inverse; one that would be cut cannot restore anything."""
+        if item.snapshot is None:
+            return None
+        stored = contents.stored(item.snapshot)
+        return None if isinstance(stored, Excerpt) else stored
+
     def undo(self, items: Sequence[Undo], contents: Contents) -> tuple[UndoRow, ...]:
         rows = []
         for item in items:
@@ -72,7 +81,7 @@ class SubmissionRows:
                     entry_id=self._ids[item.row],
                     op=item.op,  # type: ignore[arg-type]
                     inverse=item.inverse.encode(),
-                    snapshot=None if item.snapshot is None else contents.stored(item.snapshot),
+                    snapshot=self._snapshot(item, contents),
                 )
             )
         return tuple(rows)

@@ -22,13 +22,14 @@ from ipc.messages import (
     Caller,
     Emit,
     Failure,
+    Progress,
     Ready,
     Reply,
     Started,
     TaskOutput,
     TerminalChanged,
 )
-from supervisor.contents import read_content
+from supervisor.contents import close_all, read_content
 from supervisor.launcher import LaunchFailed
 from supervisor.worker_process import Ending, Worker
 
@@ -127,6 +128,10 @@ class SyntaxPool:
 
     def on_started(self, worker: Worker, started: Started, fds: list[int]) -> None:
         worker.kill("protocol: a syntax worker starts nothing")
+
+    def on_progress(self, worker: Worker, progress: Progress, fds: list[int]) -> None:
+        close_all(fds)
+        worker.kill("protocol: a syntax worker runs no submissions")
 
     def on_emit(self, worker: Worker, emit: Emit) -> None:
         worker.kill("protocol: a syntax worker emits nothing")

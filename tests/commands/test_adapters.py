@@ -43,7 +43,7 @@ def declared(tmp_path: Path) -> Declared:
 
 def evaluator(folder: Path, catalog: Catalog) -> Evaluator:
     """An evaluator in the folder, which is also first on its PATH."""
-    ev = bare_evaluator(str(folder), Host(sink=nowhere, adapters=catalog, stderr_note=str))
+    ev = bare_evaluator(str(folder), Host(sink=nowhere, adapters=catalog, stderr_note=nowhere))
     ev.set_env(b"PATH", str(folder).encode() + b":" + ev.env[b"PATH"])
     return ev
 

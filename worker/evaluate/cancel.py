@@ -32,7 +32,7 @@ _WAKE: Final = (1).to_bytes(8, sys.byteorder)
 
 def _wake_descriptors() -> tuple[int, int]:
     """A descriptor to wait on and one to write to; the same where the platform has eventfd."""
-    if sys.platform == "linux":
+    if hasattr(os, "eventfd"):
         fd = os.eventfd(0, os.EFD_CLOEXEC)
         return fd, fd
     return os.pipe()
@@ -257,7 +257,8 @@ class CancelToken:
                 token.cancel()
 
 
-_plain_cancelled: Final[Any] = CancelToken.cancelled
+# The slot's own accessor, which the property below hides while a token is held.
+_plain_cancelled: Final[Any] = vars(CancelToken)["cancelled"]
 
 
 class _HeldToken(CancelToken):
@@ -266,7 +267,7 @@ class _HeldToken(CancelToken):
     __slots__ = ()
 
     @property
-    def cancelled(self) -> bool:  # type: ignore[override]
+    def cancelled(self) -> bool:
         hold = self._hold
         if hold is not None:
             hold.standing()

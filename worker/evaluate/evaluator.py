@@ -136,7 +136,7 @@ class Evaluator:
         else:
             nested.nesting = 0
         if sink is not None:
-            nested.sink = sink  # type: ignore[method-assign]
+            nested.sink = sink  # type: ignore[method-assign,assignment]
             nested.shows = True
         return nested
 
