@@ -33,7 +33,7 @@ Order. Operations take effect in the order of their posting, those of `post_all`
 result is given after its commit.
 
 Commit. On disk with `sync` normal, what needs nothing of the database is committed by one write to
-`commit.log` and applied to the database later: when nothing else came for 2 ms, after 50 ms, or
+`commit.log` and applied to the database later: when nothing else came for 10 ms, after 50 ms, or
 when there is much of it; before anything that needs the database; before a read; at close. So other
 programs that read the database beside the daemon (`BesideReader`) lag by up to 50 ms, and after a
 kill by what the next `Store.open` replays. With `sync` full, and in memory, a commit is the

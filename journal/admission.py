@@ -25,25 +25,27 @@ UNUSED_KEPT: Final = 65_536
 class Numbers:
     """Which numbers of an ascending series are surely unused."""
 
-    # `_highest` is the highest one seen, None before the first; `_unused` is what is below it, was
-    # not seen and is above the first, ascending.
+    # `_highest` is the highest one used, None while only the database knows; `_unused` is what was
+    # skipped below it since then, ascending.
     _highest: int | None
     _unused: dict[int, None]
 
-    def __init__(self) -> None:
+    def __init__(self, highest_stored: Callable[[], int]) -> None:
+        self._highest_stored = highest_stored
+        self.forget()
+
+    def forget(self) -> None:
+        """Numbers may have been used unseen."""
         self._highest = None
         self._unused = {}
-
-    def begin(self, first: int) -> None:
-        """Numbers from here on are unused."""
-        self._highest = first - 1
 
     def take(self, number: int) -> bool:
         """Whether the number was unused; it is used now."""
         highest = self._highest
         if highest is None:
-            return False
+            highest = self._highest_stored()
         if number <= highest:
+            self._highest = highest
             return self._unused.pop(number, number) is None
         if number > highest + 1:
             first = max(highest + 1, number - UNUSED_KEPT)
@@ -79,16 +81,17 @@ class Admission:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._entries = Numbers()
-        self._task_numbers = Numbers()
+        self._entries = Numbers(lambda: self._highest("SELECT ifnull(max(id), 0) FROM entry"))
+        self._task_numbers = Numbers(
+            lambda: self._highest("SELECT ifnull(max(number), 0) FROM task")
+        )
         self._running = {}
         self._tasks = set()
         self._sessions = None
 
-    def begin(self, next_entry: int, next_task: int) -> None:
-        """The numbers that will be given out next."""
-        self._entries.begin(next_entry)
-        self._task_numbers.begin(next_task)
+    def _highest(self, question: str) -> int:
+        (number,) = self._connection.execute(question).fetchone()
+        return int(number)
 
     def admits(self, operation: r.Operation[Any]) -> bool:
         """Whether it is loggable; then it counts as done."""
@@ -96,7 +99,11 @@ class Admission:
         return admit is not None and admit(self, operation)
 
     def forget(self) -> None:
-        """Something may have changed in a way that nobody can tell from outside."""
+        """Something may have changed in a way that nobody can tell from outside; whatever was
+        admitted before is in the database, or came to nothing.
+        """
+        self._entries.forget()
+        self._task_numbers.forget()
         self._running.clear()
         self._tasks.clear()
         self._sessions = None

@@ -136,7 +136,7 @@ class Store:
         self._job_pool = ThreadPoolExecutor(1, "journal-job")
         if self._checkpointer is not None:
             self._checkpointer.start()
-        self._writer.start(self._next_entry, self._next_task)
+        self._writer.start()
         self._readers.start()
 
     @classmethod

@@ -45,7 +45,7 @@ from journal.undo import usable
 
 # When the database gets what waits: nothing came for so long, the oldest waits for so long, or
 # there is so much.
-IDLE_S: Final = 0.002
+IDLE_S: Final = 0.01
 AGE_MAX_S: Final = 0.05
 OPERATIONS_MAX: Final = 512
 BYTES_MAX: Final = 4 * 1024 * 1024
@@ -114,10 +114,6 @@ class WriteBehind:
         self._bytes = 0
         self._count = 0
         self._since = 0.0
-
-    def begin(self, next_entry: int, next_task: int) -> None:
-        """The numbers that will be given out next."""
-        self._admission.begin(next_entry, next_task)
 
     # --- taking operations -----------------------------------------------------------------------
 

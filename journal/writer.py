@@ -113,10 +113,7 @@ class Writer:
         self.failures_seen = 0
         self._thread = threading.Thread(target=self._run, name="journal-writer", daemon=True)
 
-    def start(self, next_entry: int, next_task: int) -> None:
-        """Begin to work; the numbers are the first that nobody used."""
-        if self._behind is not None:
-            self._behind.begin(next_entry, next_task)
+    def start(self) -> None:
         self._thread.start()
 
     def replay(self) -> None:

@@ -37,6 +37,7 @@ from journal import (
     StoreUnavailable,
     TaskByNumber,
     TaskEnd,
+    Together,
     UndoRow,
 )
 from journal.backup import create_archive, restore_archive
@@ -352,6 +353,15 @@ def test_change_of_any_kind_is_reckoned_with(lazy: Store) -> None:
     lazy.apply(Custom(lambda c: c.execute("UPDATE entry SET state = 'interrupted'").rowcount))
     with pytest.raises(OperationRefused):
         lazy.apply(finish(entry))
+
+
+def test_number_used_by_a_change_of_any_kind_is_used(lazy: Store) -> None:
+    entry = lazy.reserve_entries()
+    lazy.apply(Together((begin(entry), finish(entry))))
+    with pytest.raises(OperationRefused):
+        lazy.apply(begin(entry))
+    submit(lazy)
+    assert len(sources(lazy)) == 2
 
 
 def test_number_that_was_skipped_may_still_be_used(lazy: Store) -> None:

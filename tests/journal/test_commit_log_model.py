@@ -172,7 +172,7 @@ def outcomes(store: Store, batch: list[Operation[Any]]) -> list[object]:
     return told
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps)
 def test_a_log_changes_neither_results_nor_content(
     steps: list[list[Operation[Any]] | None],
