@@ -109,7 +109,13 @@ def _is_struct(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
 
 
-_NAMES: Final = {str: "string", int: "integer", bool: "boolean", float: "number", msgspec.Raw: "JSON"}
+_NAMES: Final = {
+    str: "string",
+    int: "integer",
+    bool: "boolean",
+    float: "number",
+    msgspec.Raw: "JSON",
+}
 
 
 def _type(hint: Any) -> str:
@@ -138,7 +144,9 @@ def _one_type(hint: Any) -> str:
 def _codes() -> str:
     lines = ["## Error codes", "", "| Code | Name |", "| --- | --- |"]
     names = {name: value for name, value in vars(Code).items() if name.isupper()}
-    lines += [f"| {value} | `{name}` |" for name, value in sorted(names.items(), key=lambda n: n[1])]
+    lines += [
+        f"| {value} | `{name}` |" for name, value in sorted(names.items(), key=lambda n: n[1])
+    ]
     return "\n".join(lines) + "\n"
 
 
