@@ -4,6 +4,7 @@ was broken."""
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 
@@ -17,6 +18,8 @@ def main() -> int:
     options = parser.parse_args()
     seed = time.time_ns() % (1 << 32) if options.seed is None else options.seed
     sys.stderr.write(f"seed {seed}\n")
+    # Ended from outside, the run still takes its daemon and its file system away.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         summary = run(options.rounds, seed, lambda text: _say(text))
     except Broken as broken:
