@@ -27,30 +27,24 @@ from ipc.agent_methods import (
     AGENT_PROTOCOL,
     FEATURES,
     METHODS,
-    AgentEntry,
-    AgentsResult,
-    AgentsStatusResult,
-    AgentStatusEntry,
-    HealthResult,
     InitializeParams,
     InitializeResult,
-    LogsSubscribeParams,
-    LogsSubscribeResult,
-    NoParams,
     PromptParams,
-    StatusResult,
-    SubscriptionCancelParams,
-    SubscriptionCancelResult,
     check_session_id,
     invalid_params,
 )
 from ipc.jsonrpc import RpcError, internal
 from ipc.messages import Caller
-from journal.agent_store import SessionRow, count_by_alias, create_tables
-from journal.errors import StoreError
+from journal.agent_store import SessionRow, create_tables
 from journal.records import AppendAudit, AuditRow
 from supervisor import logs
-from supervisor.agent import config_methods, file_methods, session_methods
+from supervisor.agent import (
+    config_methods,
+    core_methods,
+    file_methods,
+    session_methods,
+    session_reads,
+)
 from supervisor.agent.authority import Authority
 from supervisor.agent.call import AgentCall
 from supervisor.agent.config_store import ConfigStore
@@ -71,7 +65,7 @@ from supervisor.agent.identity import (
 )
 from supervisor.agent.limits import DRAIN_S, REFUSAL_NOTICES_MAX, RELOAD_PAUSE_S
 from supervisor.agent.log_ring import LogRing
-from supervisor.agent.sessions import AgentSessions, LiveSession, store_failed, workspace_of
+from supervisor.agent.sessions import AgentSessions, LiveSession, workspace_of
 from supervisor.agent.settings import Provider, Settings
 from supervisor.agent.turns import BLANK, Turn
 from supervisor.agent.uploads import Uploads
@@ -131,6 +125,11 @@ class AgentEndpoint:
     @property
     def settings(self) -> Settings:
         return self.config.settings
+
+    @property
+    def path(self) -> str:
+        """The socket that is served, empty before there is one."""
+        return "" if self._listener is None else str(self._listener.path)
 
     def load(self) -> None:
         """Read the configuration and make the tables; blocking, before anybody is served."""
@@ -669,108 +668,30 @@ def _takes_forms(capabilities: msgspec.Raw) -> bool:
     return False
 
 
-# --- small handlers ------------------------------------------------------------------------------
-
-
-def _status(call: AgentCall, _params: NoParams) -> StatusResult:
-    endpoint = call.endpoint
-    visible = [live.id for live in endpoint.sessions if call.owns(live.owner)]
-    listener = endpoint._listener
-    result = StatusResult(
-        server_version=VERSION,
-        protocol_version=AGENT_PROTOCOL,
-        active_sessions=len(visible),
-        session_ids=sorted(visible),
-        local_ipc_endpoint="" if listener is None else str(listener.path),
-    )
-    if call.access.admin:
-        result.config_dir = str(endpoint.data_dir)
-        result.config_file = str(endpoint.config.path)
-        result.config_kind = "file" if endpoint.config.on_disk else "defaults"
-    return result
-
-
-def _health(call: AgentCall, _params: NoParams) -> HealthResult:
-    endpoint = call.endpoint
-    components = endpoint.health.components()
-    return HealthResult(
-        pid=os.getpid(),
-        updated_at=components["agent_endpoint"]["updated_at"],
-        uptime_seconds=(endpoint.kernel.now_ns() - endpoint.kernel.started_ns) // 1_000_000_000,
-        components=components,
-        process=endpoint.health.process(),
-    )
-
-
-def _agents_list(call: AgentCall, _params: NoParams) -> AgentsResult:
-    settings = call.endpoint.settings
-    entries = []
-    for alias in settings.aliases():
-        agent = settings.agent(alias)
-        if agent is not None and call.access.may_use(alias):
-            entries.append(AgentEntry(alias=alias, enabled=agent.enabled, channels=[]))
-    return AgentsResult(entries)
-
-
-async def _agents_status(call: AgentCall, params: NoParams) -> AgentsStatusResult:
-    try:
-        durable = await call.endpoint.kernel.store.load(count_by_alias())
-    except StoreError as error:
-        raise store_failed(None, str(error)) from None
-    live = [live.alias for live in call.endpoint.sessions if call.owns(live.owner)]
-    stored = [alias for alias, owner in durable if call.owns(owner)]
-    return AgentsStatusResult(
-        [
-            AgentStatusEntry(
-                alias=entry.alias,
-                enabled=entry.enabled,
-                channels=[],
-                live_sessions=live.count(entry.alias),
-                persisted_sessions=stored.count(entry.alias),
-            )
-            for entry in _agents_list(call, params).agents
-        ]
-    )
-
-
-def _logs_subscribe(call: AgentCall, params: LogsSubscribeParams) -> LogsSubscribeResult:
-    if not call.access.admin:
-        raise not_granted("logs:read", call.method)
-    return call.endpoint.log_ring.subscribe(call.connection, params)
-
-
-def _subscription_cancel(
-    call: AgentCall, params: SubscriptionCancelParams
-) -> SubscriptionCancelResult:
-    return SubscriptionCancelResult(
-        call.endpoint.log_ring.cancel(call.connection, params.subscription_id)
-    )
-
-
 HANDLERS: Final[dict[str, Handler]] = {
-    "status": _status,
-    "health": _health,
-    "agents/list": _agents_list,
+    "status": core_methods.status,
+    "health": core_methods.health,
+    "agents/list": core_methods.agents_list,
     "config/get": config_methods.get,
     "config/list": config_methods.list_props,
     "config/map-keys": config_methods.map_keys,
     "config/validate": config_methods.validate,
     "config/reload": config_methods.reload,
     "file/upload/chunk": file_methods.chunk,
-    "logs/subscribe": _logs_subscribe,
-    "subscription/cancel": _subscription_cancel,
+    "logs/subscribe": core_methods.logs_subscribe,
+    "subscription/cancel": core_methods.subscription_cancel,
 }
 
 ASYNC_HANDLERS: Final[dict[str, AsyncHandler]] = {
-    "agents/status": _agents_status,
+    "agents/status": core_methods.agents_status,
     "session/new": session_methods.new,
     "session/close": session_methods.close,
     "session/kill": session_methods.kill,
     "session/delete": session_methods.delete,
-    "session/list": session_methods.list_sessions,
-    "session/list-acp": session_methods.list_sessions,
-    "session/messages": session_methods.messages,
-    "session/state": session_methods.state,
+    "session/list": session_reads.list_sessions,
+    "session/list-acp": session_reads.list_sessions,
+    "session/messages": session_reads.messages,
+    "session/state": session_reads.state,
     "session/cancel": session_methods.cancel_checked,
     "session/approve": session_methods.approve,
     "session/configure": session_methods.configure,

@@ -38,7 +38,7 @@ from ipc.agent_events import (
     decode_batch,
     encode_event,
 )
-from ipc.agent_methods import METHODS, PromptParams, PromptResult, with_twins
+from ipc.agent_methods import METHODS, PromptParams, PromptResult
 from ipc.jsonrpc import RpcError, internal
 from ipc.messages import Ask, Cancel, Failure, Reply
 from journal.agent_store import (
@@ -67,6 +67,7 @@ from supervisor.agent.sessions import (
 )
 from supervisor.agent.settings import Agent, Provider, Unusable
 from supervisor.agent.slots import Place, SlotFull, SlotTimeout
+from supervisor.agent.updates import trim_members, update_of, update_params, without_context
 from supervisor.contents import close_all
 from supervisor.submissions import journal_unavailable
 from supervisor.worker_process import Ending, Worker
@@ -532,8 +533,8 @@ class Turn:
         live = self.live
         assert live is not None
         seq, self._seq = self._seq, self._seq + 1
-        trimmed = _encode(_trim_members(event)).decode()
-        slim = encode_event(_without_context(event)).decode()
+        trimmed = _encode(trim_members(event)).decode()
+        slim = encode_event(without_context(event)).decode()
         await self.endpoint.kernel.store.commit(
             add_trim(
                 live.key,
@@ -550,7 +551,7 @@ class Turn:
         self._tell(event)
 
     def _tell(self, event: Event) -> None:
-        kind, members = _UPDATES[type(event)](event)
+        kind, members = update_of(event)
         self.notify(kind, members)
 
     def notify(
@@ -692,50 +693,3 @@ def _extra(error: RpcError) -> dict[str, Any]:
 def _worker_error(data: bytes) -> RpcError:
     found = msgspec.json.decode(data)
     return internal(str(found["data"].get("kind", "internal_error")), str(found["message"]))
-
-
-def update_params(kind: str, session_id: str, members: dict[str, Any]) -> bytes:
-    """The parameters of a `session/update`, with twins."""
-    return _encode(
-        {"type": kind, "session_id": session_id, "sessionId": session_id, **with_twins(members)}
-    )
-
-
-def _without_context(trim: Trim) -> Trim:
-    """A trim as its checkpoint event keeps it: the context itself is the session's snapshot."""
-    return Trim(**{**msgspec.structs.asdict(trim), "context": []})
-
-
-def _trim_members(trim: Trim) -> dict[str, Any]:
-    found = msgspec.structs.asdict(trim)
-    del found["context"]
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _call_members(event: ToolCall) -> tuple[str, dict[str, Any]]:
-    return "tool_call", {"tool_call_id": event.id, "name": event.name, "raw_input": event.input}
-
-
-def _result_members(event: ToolResult) -> tuple[str, dict[str, Any]]:
-    members: dict[str, Any] = {
-        "tool_call_id": event.id, "name": event.name, "raw_output": event.output
-    }  # fmt: skip
-    if event.is_error:
-        members["is_error"] = True
-    return "tool_result", members
-
-
-def _usage_members(event: Usage) -> tuple[str, dict[str, Any]]:
-    found = msgspec.structs.asdict(event)
-    return "context_usage", {name: value for name, value in found.items() if value is not None}
-
-
-_UPDATES: Final[dict[type[Any], Callable[[Any], tuple[str, dict[str, Any]]]]] = {
-    Text: lambda event: ("agent_message_chunk", {"text": event.text}),
-    Thought: lambda event: ("agent_thought_chunk", {"text": event.text}),
-    ToolCall: _call_members,
-    ToolResult: _result_members,
-    Plan: lambda event: ("plan", {"entries": msgspec.to_builtins(event.entries)}),
-    Usage: _usage_members,
-    Trim: lambda event: ("history_trimmed", _trim_members(event)),
-}

@@ -98,13 +98,19 @@ def test_files_are_read_and_written_under_policy(
     assert agent.prompt(session, f"read {file}")["result"]["content"] == "kept here"
 
 
-def test_a_principal_without_policy_gets_no_file(agent: Agent, daemon: Daemon) -> None:
+def test_a_principal_without_policy_gets_no_program_and_no_file(
+    agent: Agent, daemon: Daemon
+) -> None:
+    """Where the operating system confines, the program cannot even start."""
     file = daemon.directory / "secret.txt"
     file.write_text("hidden")
-    agent.result("session/new", {"agent_alias": "strict", "session_id": "strict"})
 
+    made = agent.request("session/new", {"agent_alias": "strict", "session_id": "strict"})
+
+    if "error" in made:
+        assert made["error"]["message"].startswith("Failed to create agent: ")
+        return
     content = agent.prompt("strict", f"read {file}")["result"]["content"]
-
     assert content.startswith("refused") and "hidden" not in content
 
 
