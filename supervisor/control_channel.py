@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+import structlog
+
 from ipc.framing import (
     FRAME_FDS_MAX,
     FrameSplitter,
@@ -25,6 +27,8 @@ from ipc.framing import (
     control_frame,
 )
 from ipc.messages import FromWorker, ProtocolError, ToWorker, decode_from_worker, encode
+
+log = structlog.get_logger()
 
 _READ_BYTES: Final = 256 * 1024
 _CMSG_BYTES: Final = socket.CMSG_SPACE(FRAME_FDS_MAX * 4)
@@ -131,6 +135,9 @@ class ControlChannel:
                 raise ProtocolError("descriptors without a frame")
         except (ProtocolError, FrameTooLarge) as error:
             self.close(f"protocol: {error}")
+        except Exception:  # noqa: BLE001 - a call that can get no answer any more must fail
+            log.exception("worker.message")
+            self.close("protocol: the message could not be handled")
 
     def close(self, reason: str) -> None:
         """Close the socket and report; harmless when closed before."""

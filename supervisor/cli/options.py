@@ -84,6 +84,8 @@ class Command:
     commands: tuple[Command, ...] = ()
     # Subcommand that is meant when none is named.
     default: str = ""
+    # Subcommand that a word which names none is the first operand of.
+    implied: str = ""
     # Longer text for help: what it is for, with examples.
     about: str = ""
     # What stands in front of failures; absent: `shoal <name>`.
@@ -163,10 +165,14 @@ class _Line:
         if not self._command.commands:
             return False
         sub = self._command.sub(word)
-        if sub is None:
+        if sub is not None:
+            self._enter(sub)
+            return True
+        implied = self._command.sub(self._command.implied)
+        if implied is None:
             raise self._error(self._command.unknown_command.format(word))
-        self._enter(sub)
-        return True
+        self._enter(implied)
+        return False
 
     def _ends_options(self) -> bool:
         operands = self._command.operands

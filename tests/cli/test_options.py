@@ -42,6 +42,20 @@ GROUP = Command(
 )
 
 
+IMPLYING = Command(
+    "implying",
+    "for tests",
+    commands=(Command("follow", "first", operands=(Operand("NAME", "name"),)),),
+    implied="follow",
+)
+
+
+def test_a_word_that_is_no_subcommand_may_be_an_operand_of_the_implied_one() -> None:
+    for words in (["follow", "x"], ["x"]):
+        found = parse(IMPLYING, words)
+        assert (found.command.name, found.operands) == ("follow", ["x"])
+
+
 def leaf(*words: str) -> Arguments:
     return parse(LEAF, words)
 

@@ -71,10 +71,11 @@ EVENTS: Final = Command(
     "events",
     "follow or publish events",
     about="""\
-  shoal events tail journal                   every submission, as it ends
+  shoal events tail journal                   every submission, as it ends (`tail` may be left out)
   shoal events tail user.build --limit 20     the newest twenty of your own channel, and on
   shoal events publish user.build '{"ok":true}'""",
     options=(*TARGET_OPTIONS, JSON_OPTION, COLOR_OPTION),
+    implied="tail",
     commands=(
         Command(
             "tail",
