@@ -135,7 +135,8 @@ class ControlChannel:
                 raise ProtocolError("descriptors without a frame")
         except (ProtocolError, FrameTooLarge) as error:
             self.close(f"protocol: {error}")
-        except Exception:  # noqa: BLE001 - a call that can get no answer any more must fail
+        except Exception:
+            # A call that can get no answer any more must fail, and the router must go on.
             log.exception("worker.message")
             self.close("protocol: the message could not be handled")
 
