@@ -221,7 +221,8 @@ def _release(killer: asyncio.TimerHandle, handle: int) -> None:
 
 class AgentSessions:
     # `live` by session id: an id is live in one mode at a time. `resuming` holds ids that a
-    # `session/new` works on. `_activating` counts sessions being built.
+    # `session/new` works on. `_activating` counts sessions being built. `_leaving` holds ids whose
+    # former live session still ends its worker: the next one begins after that.
 
     def __init__(self, endpoint: AgentEndpoint) -> None:
         self._endpoint = endpoint
@@ -229,6 +230,7 @@ class AgentSessions:
         self.slots = Slots()
         self.resuming: set[str] = set()
         self._activating = 0
+        self._leaving: dict[str, asyncio.Future[None]] = {}
 
     def __iter__(self) -> Iterator[LiveSession]:
         return iter(list(self.live.values()))
@@ -249,6 +251,9 @@ class AgentSessions:
     ) -> LiveSession:
         """Build the live owner of a durable row. Raises RpcError."""
         self.check_limit()
+        leaving = self._leaving.get(row.session_id)
+        if leaving is not None:
+            await asyncio.shield(leaving)
         self._activating += 1
         try:
             kernel = self._endpoint.kernel
@@ -309,9 +314,16 @@ class AgentSessions:
             del self.live[live.id]
         live.approvals.fail_all("unreachable")
         self._endpoint.uploads.discard_session(live)
-        await live.stop_worker()
-        if live.session.agent is live:
-            live.session.agent = None
+        left: asyncio.Future[None] = self._endpoint.kernel.loop.create_future()
+        self._leaving[live.id] = left
+        try:
+            await live.stop_worker()
+        finally:
+            if live.session.agent is live:
+                live.session.agent = None
+            if self._leaving.get(live.id) is left:
+                del self._leaving[live.id]
+            left.set_result(None)
 
     async def rehydrate(self, row: SessionRow) -> LiveSession:
         """Bring a durable session back; its slot is held. Raises RpcError."""
