@@ -37,9 +37,22 @@ _lifted: int = 0
 _GUARD_BYTES_MAX: Final = 1 << 20
 
 
-def out_of_memory() -> Raised:
-    """The language error for a MemoryError."""
+def out_of_memory(failure: BaseException) -> Raised:
+    """The language error for a MemoryError, which lets go of what the failed evaluation held.
+
+    Otherwise its traceback would keep all of it for as long as the error is dealt with, which takes
+    memory too.
+    """
+    release(failure)
     return raised("custom", "out of memory: the values of this session are too large")
+
+
+def release(failure: BaseException) -> None:
+    """Drop the frames of a failure, and of what it came from."""
+    seen: BaseException | None = failure
+    while seen is not None:
+        seen.__traceback__ = None
+        seen = seen.__context__
 
 
 def limit(memory_bytes: int) -> None:

@@ -73,6 +73,7 @@ from worker.hosting import apply_settings, build_host
 from worker.journal_port import CURRENT_CALL, JournalPort, WouldBlock
 from worker.language import ast
 from worker.link import Link, LinkClosed, Parcel, read_content
+from worker.memory import lifted, out_of_memory
 from worker.navigation_port import kept_by_router
 from worker.output_tail import OutputTail
 from worker.planning import Plan, derive
@@ -552,6 +553,10 @@ class Session:
                     # There is no place where it may be evaluated.
                     error = raised_error(failure.error, None)
                     self.link.send(Failure(work.call.id, error.encode()))
+                except MemoryError as failure:
+                    with lifted():
+                        error = raised_error(out_of_memory(failure).error, None)
+                        self.link.send(Failure(work.call.id, error.encode()))
                 except Exception:  # noqa: BLE001 - one broken call must not end the session
                     self.link.send(Failure(work.call.id, _unexpected().encode()))
                 finally:

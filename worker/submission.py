@@ -275,8 +275,8 @@ def _evaluate(
         return None, ErrorValue("cancelled", CANCELLED)
     except RecursionError:
         return None, ErrorValue("recursion_limit", "the program nests too deeply to be evaluated")
-    except MemoryError:
-        return None, out_of_memory().error
+    except MemoryError as failure:
+        return None, out_of_memory(failure).error
     finally:
         session.desk.observer = None
         work.over()
@@ -389,9 +389,9 @@ def _finish(
     if error is None:
         try:
             answer = _answer_value(session, work, value)
-        except MemoryError:
+        except MemoryError as failure:
             # The value fits, what is made of it to be kept and shown does not.
-            answer = _answer_error(session, out_of_memory().error)
+            answer = _answer_error(session, out_of_memory(failure).error)
     else:
         answer = _answer_error(session, error)
     number = answer.number

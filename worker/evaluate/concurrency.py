@@ -66,8 +66,8 @@ def _branch_work(
             branch.failure = failure.with_traceback(None)
         except RecursionError:
             branch.failure = recursion_limit()
-        except MemoryError:
-            branch.failure = memory.out_of_memory()
+        except MemoryError as failure:
+            branch.failure = memory.out_of_memory(failure)
         finally:
             ended()
 

@@ -185,8 +185,8 @@ def catching(guarded: Thunk, handle: Handler) -> Thunk:
             error = failure.error
         except RecursionError:
             error = _recursion_error()
-        except MemoryError:
-            error = out_of_memory().error
+        except MemoryError as failure:
+            error = out_of_memory(failure).error
         return handle(frame, error)
 
     return catch

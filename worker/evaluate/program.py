@@ -29,6 +29,7 @@ from worker.evaluate.scopes import Cell
 from worker.evaluate.static import FIRST_FREE_SLOT, Function, Place, StaticScope, slot_cell
 from worker.evaluate.templates import specialise
 from worker.language import ParseContext, ast, parse
+from worker.memory import out_of_memory
 from worker.values.types import MISSING, Value
 
 if TYPE_CHECKING:
@@ -175,6 +176,8 @@ def _run_step(ev: Evaluator, step: Step, frame: Frame) -> Value:
         return step.thunk(frame)
     except RecursionError:
         raise recursion_limit() from None
+    except MemoryError as failure:
+        raise out_of_memory(failure) from None
 
 
 def _run_recorded(

@@ -236,8 +236,8 @@ def start_task(ev: Evaluator, description: str, work: Callable[[Evaluator], Valu
             from worker.evaluate.calls import recursion_limit
 
             error = recursion_limit()
-        except MemoryError:
-            error = memory.out_of_memory()
+        except MemoryError as failure:
+            error = memory.out_of_memory(failure)
         finally:
             task.finish(value, error)
 

@@ -16,6 +16,7 @@ from worker.errors import Raised, field_missing, raised
 from worker.evaluate.callables import is_callable
 from worker.evaluate.channels import handle_name
 from worker.evaluate.streams import Stream, sinks
+from worker.memory import release
 from worker.values.access import decoded_out
 from worker.values.content import resident
 from worker.values.methods.blobs import REFERENCE_LENGTH, resolve_reference
@@ -98,8 +99,9 @@ def call_method(
         if found is None:
             raise _unknown(recv, name, pos, named)
         return found.call(ev, recv, pos, named)
-    except (MemoryError, OverflowError):
+    except (MemoryError, OverflowError) as failure:
         # The elements of an immense range, for example; the session goes on.
+        release(failure)
         raise raised("custom", f".{name}: the result does not fit into memory") from None
 
 
