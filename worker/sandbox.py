@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from leash import landlock
+from leash import landlock, seccomp
 from leash.confinement import NOTHING_CONFINED, Confinement, confinement
 from leash.private import make
 from leash.privileges import drop_capabilities, no_new_privs
@@ -175,8 +175,11 @@ class Sandbox:
 
     def restrict(self, confined: Confinement, base: tuple[tuple[str, int], ...]) -> None:
         """Restrict the calling thread. Raises OSError."""
-        no_new_privs()
-        drop_capabilities()
+        if base is _WORKER_BASE:
+            # Where children are started is below where this was done.
+            no_new_privs()
+            drop_capabilities()
+            seccomp.restrict()
         if self.backend.landlock_abi > 0:
             private = (self.private, TRASH.directory())
             programs = tuple((path, landlock.GRANT_READ) for path in self._programs(confined))

@@ -1,0 +1,149 @@
+"""System calls a confined thread may not make: those that reach other processes past Landlock.
+
+Landlock holds files, ports, signals and tracing. What is left are calls that act on any process of
+the same user by its number (limits, priorities), keys that all processes of a user share, and calls
+that ordinary programs never make. The filter refuses these with EPERM and lets everything else
+through; a thread's own limits and priority stay its own business.
+
+Failure: OSError when the kernel refuses the filter. On a machine whose call numbers are not listed
+here nothing is filtered, and `available` says so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+import sys
+from dataclasses import dataclass
+from typing import Final
+
+_PR_SET_SECCOMP: Final = 22
+_SECCOMP_MODE_FILTER: Final = 2
+_ALLOW: Final = 0x7FFF0000
+_REFUSE: Final = 0x00050000 | errno.EPERM
+
+# Classic BPF: load a word of the call's data, jump if equal or greater-or-equal, return.
+_LOAD: Final = 0x20
+_JUMP_EQUAL: Final = 0x15
+_JUMP_GREATER_EQUAL: Final = 0x35
+_RETURN: Final = 0x06
+_INSTRUCTION: Final = struct.Struct("=HBBI")
+
+# Where things are in the data of a call; arguments are 64 bits, low half first.
+_NUMBER_AT: Final = 0
+_ARCHITECTURE_AT: Final = 4
+_ARGUMENTS_AT: Final = 16
+_ARGUMENT_BYTES: Final = 8
+_WORD_BYTES: Final = 4
+# Calls of the 32-bit interface of x86-64 have this bit in their number.
+_FOREIGN_NUMBERS: Final = 0x40000000
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    architecture: int
+    numbers: dict[str, int]
+
+
+_MACHINES: Final = {
+    "x86_64": _Machine(
+        0xC000003E,
+        {
+            "prlimit64": 302, "setpriority": 141, "ioprio_set": 251, "add_key": 248,
+            "request_key": 249, "keyctl": 250, "bpf": 321, "perf_event_open": 298,
+            "open_by_handle_at": 304, "userfaultfd": 323,
+        },
+    ),
+    "aarch64": _Machine(
+        0xC00000B7,
+        {
+            "prlimit64": 261, "setpriority": 140, "ioprio_set": 30, "add_key": 217,
+            "request_key": 218, "keyctl": 219, "bpf": 280, "perf_event_open": 241,
+            "open_by_handle_at": 265, "userfaultfd": 282,
+        },
+    ),
+}  # fmt: skip
+
+# Calls refused whatever their arguments.
+_ALWAYS: Final = (
+    "add_key", "request_key", "keyctl", "bpf", "perf_event_open", "open_by_handle_at",
+    "userfaultfd",
+)  # fmt: skip
+_PRIO_PROCESS: Final = 0
+_IOPRIO_WHO_PROCESS: Final = 1
+
+
+def available() -> bool:
+    return sys.platform == "linux" and os.uname().machine in _MACHINES
+
+
+def restrict() -> None:
+    """Filter the calls of this thread and what it starts. It must have no_new_privs."""
+    if not available():
+        return
+    program = _program(_MACHINES[os.uname().machine])
+    buffer = ctypes.create_string_buffer(program, len(program))
+    # struct sock_fprog: the number of instructions, and where they are.
+    header = struct.pack("@HP", len(program) // _INSTRUCTION.size, ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"seccomp: {os.strerror(code)}")
+
+
+def _program(machine: _Machine) -> bytes:
+    numbers = machine.numbers
+    code = [
+        _load(_ARCHITECTURE_AT),
+        _instruction(_JUMP_EQUAL, 1, 0, machine.architecture),
+        _return(_REFUSE),
+        _load(_NUMBER_AT),
+        _instruction(_JUMP_GREATER_EQUAL, 0, 1, _FOREIGN_NUMBERS),
+        _return(_REFUSE),
+    ]
+    for name in _ALWAYS:
+        code += [_instruction(_JUMP_EQUAL, 0, 1, numbers[name]), _return(_REFUSE)]
+    # Of itself everything; of others reading the limits.
+    code += _block(
+        numbers["prlimit64"],
+        [
+            _load(_argument(0)), _instruction(_JUMP_EQUAL, 4, 0, 0),
+            _load(_argument(2)), _instruction(_JUMP_EQUAL, 0, 3, 0),
+            _load(_argument(2) + _WORD_BYTES), _instruction(_JUMP_EQUAL, 0, 1, 0),
+            _return(_ALLOW), _return(_REFUSE),
+        ],
+    )  # fmt: skip
+    for name, itself in (("setpriority", _PRIO_PROCESS), ("ioprio_set", _IOPRIO_WHO_PROCESS)):
+        code += _block(
+            numbers[name],
+            [
+                _load(_argument(0)), _instruction(_JUMP_EQUAL, 0, 3, itself),
+                _load(_argument(1)), _instruction(_JUMP_EQUAL, 0, 1, 0),
+                _return(_ALLOW), _return(_REFUSE),
+            ],
+        )  # fmt: skip
+    code.append(_return(_ALLOW))
+    return b"".join(code)
+
+
+def _block(number: int, body: list[bytes]) -> list[bytes]:
+    """What decides about one call; the number is still loaded before, and again behind it."""
+    return [_instruction(_JUMP_EQUAL, 0, len(body), number), *body]
+
+
+def _argument(index: int) -> int:
+    return _ARGUMENTS_AT + index * _ARGUMENT_BYTES
+
+
+def _load(offset: int) -> bytes:
+    return _instruction(_LOAD, 0, 0, offset)
+
+
+def _return(action: int) -> bytes:
+    return _instruction(_RETURN, 0, 0, action)
+
+
+def _instruction(code: int, if_true: int, if_false: int, operand: int) -> bytes:
+    return _INSTRUCTION.pack(code, if_true, if_false, operand)
