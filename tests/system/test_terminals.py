@@ -14,7 +14,7 @@ import pytest
 
 from tests.system.daemon import Daemon, Wire, alive, wait_gone
 
-WITHIN_S = 15.0
+WITHIN_S = 40.0
 
 
 class Terminal:
@@ -217,9 +217,12 @@ def test_terminals_end_with_session_and_worker(daemon: Daemon) -> None:
         os.kill(worker, signal.SIGKILL)
         assert wait_gone([opened["pid"]]) == []
         deadline = time.monotonic() + 5
-        while "result" in wire.request("pty.read", {"pty_id": opened["pty_id"]}):
+        # A call that was on its way when the worker ended says that; the next ones know better.
+        while (
+            wire.request("pty.read", {"pty_id": opened["pty_id"]}).get("error", {}).get("code")
+            != -32022
+        ):
             assert time.monotonic() < deadline
-        assert wire.error("pty.read", {"pty_id": opened["pty_id"]})["code"] == -32022
         assert wire.result("pty.list") == {"ptys": []}
 
 
