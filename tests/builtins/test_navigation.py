@@ -77,7 +77,7 @@ def test_a_directory_that_is_gone_is_not_entered(places: Shell) -> None:
         ("cd nope", "arg_error", "cd {}/nope: No such file or directory (os error 2)"),
         ("cd file", "arg_error", "cd {}/file: Not a directory (os error 20)"),
         ("pushd nope", "arg_error", "pushd {}/nope: No such file or directory (os error 2)"),
-        ("cd (5)", "type_error", "cd expects path"),
+        ("cd (5)", "arg_error", "cd expects path"),
         ("cd -", "custom", "cd: OLDPWD not set"),
         ("pushd", "custom", "pushd: no other directory on the stack to swap with"),
         ("popd", "custom", "popd: directory stack is empty"),

@@ -19,7 +19,7 @@ from worker.builtins.frecency import NavigationStore
 from worker.builtins.listing import as_os_error
 from worker.builtins.registry import Call, builtin
 from worker.commands.site import home_directory
-from worker.errors import arg_error, not_found, os_text, raised, type_error
+from worker.errors import arg_error, not_found, os_text, raised
 from worker.values.types import MISSING, Path, Value, display_name
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _stack(ev: Evaluator) -> list[Value]:
 
 def _target(call: Call, verb: str, value: Value) -> str:
     if type(value) is not str and type(value) is not Path:
-        raise type_error(f"{verb} expects path")
+        raise arg_error(f"{verb} expects path")
     return _enterable(verb, call.ev.absolute(value))
 
 
