@@ -10,18 +10,27 @@ Failure: an import error ends the zygote; the router reports it at the first lau
 from __future__ import annotations
 
 import ctypes
+import encodings.ascii
+import encodings.idna  # noqa: F401 - loaded for the children
 import gc
 import os
 import signal
 import sys
 
 import worker.builtins
+import worker.builtins.namespaces
 import worker.commands.run
+import worker.evaluate.channels
 import worker.evaluate.compiler
+import worker.evaluate.program
+import worker.evaluate.streams
 import worker.main
+import worker.planning.purity
+import worker.planning.vocabulary
 import worker.sandbox
 import worker.session
-import worker.syntax  # noqa: F401 - loaded for the children
+import worker.syntax
+import worker.values.methods  # noqa: F401 - loaded for the children
 from worker.commands.adapters import bundled
 
 # Secrets of clients must not be inherited by anything a session starts.

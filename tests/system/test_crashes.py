@@ -249,3 +249,21 @@ def test_nothing_is_imported_from_the_directory_a_daemon_starts_in() -> None:
         assert wire.result("exec", {"src": "6 * 7"})["render"] == "42"
     assert "foreign code" not in daemon.read_log()
     daemon.stop()
+
+
+def test_a_worker_finds_everything_loaded_when_it_is_forked() -> None:
+    """What is imported after the fork costs every session time and memory of its own."""
+    with Daemon(environ={"PYTHONPROFILEIMPORTTIME": "1"}) as daemon:
+        with daemon.wire() as wire:
+            wire.result("session.attach", {"session": "first"})
+            wire.result("exec", {"src": "1"})
+        seen = len(daemon.read_log())
+        with daemon.wire() as wire:
+            wire.result("session.attach", {"session": "second"})
+            wire.result("exec", {"src": "6 * 7"})
+        late = [
+            line.rpartition("|")[2].strip()
+            for line in daemon.read_log()[seen:].splitlines()
+            if line.startswith("import time:")
+        ]
+        assert [name for name in late if name.startswith(("worker", "leash", "asyncio"))] == []
