@@ -183,9 +183,7 @@ class RestorableState:
         total = 0
         for cell, size in sizes:
             total += size or 0
-            if size is not None and (
-                size > self.single_bytes_max or total > self.total_bytes_max
-            ):
+            if size is not None and (size > self.single_bytes_max or total > self.total_bytes_max):
                 later.append((cell, size))
         left_out = {cell for cell, _size in later}
         cells += [

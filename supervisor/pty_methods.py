@@ -172,5 +172,3 @@ def _forward(call: RouterCall, then: OnSuccess, failed: OnFailure, number: int) 
         worker.call(call.method, call.params, attachment.caller, ended, pty=number)
 
     attachment.session.with_worker(send, fail)
-
-

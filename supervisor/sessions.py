@@ -69,6 +69,7 @@ RESULT_BYTES_AT_ONCE: Final = 64 * 1024
 RESULTS_BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 ASKERS_KEPT: Final = 1024
 
+
 class Asker(Protocol):
     """A submission, as the one its worker asks and reports for."""
 
@@ -226,9 +227,7 @@ class Session:
         await self.posts.settled()
         await self.kernel.store.commit(Barrier())
         return await self.kernel.store.load(
-            RestorableState(
-                self.row_id, RESULT_CELL, RESULT_BYTES_AT_ONCE, RESULTS_BYTES_AT_ONCE
-            )
+            RestorableState(self.row_id, RESULT_CELL, RESULT_BYTES_AT_ONCE, RESULTS_BYTES_AT_ONCE)
         )
 
     def _adopt(self, launched: Launched, state: Restorable) -> None:

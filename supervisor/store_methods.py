@@ -52,9 +52,7 @@ async def kernel_store(kernel: Kernel, call: RouterCall) -> bytes:
     try:
         changed = await kernel.store.commit(change)
     except OperationRefused as refusal:
-        raise RpcError(
-            Code.UNKNOWN_REF, str(refusal), "unknown_hash", hash=params.hash
-        ) from None
+        raise RpcError(Code.UNKNOWN_REF, str(refusal), "unknown_hash", hash=params.hash) from None
     return _encode_json({"changed": changed})
 
 

@@ -566,9 +566,7 @@ class Submission:
             self._fail_task(error)
             self._answer(False, error)
 
-        session.posts.post(
-            InterruptSubmissions(session.owner, session.name, ended_ns), interrupted
-        )
+        session.posts.post(InterruptSubmissions(session.owner, session.name, ended_ns), interrupted)
 
     def _over_now(self, outcome: str) -> None:
         self._over = True

@@ -122,9 +122,7 @@ async def blob_get(kernel: Kernel, call: RouterCall) -> bytes:
     if not _is_hash(params.hash):
         raise unknown
     store = kernel.store
-    visible = BlobVisible(
-        params.hash, visibility(kernel, attachment), attachment.session.row_id
-    )
+    visible = BlobVisible(params.hash, visibility(kernel, attachment), attachment.session.row_id)
     if not await store.load(visible):
         raise unknown
     page = kernel.config.limits.page_bytes

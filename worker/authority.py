@@ -204,9 +204,7 @@ def _check_pins(pinning: Sequence[Standing], request: SpawnRequest, digest: str,
         assert policy is not None
         # A program is started by a plan that holds it, or one that holds anything.
         by_caps = caps_admit(standing.caps, PROC_SPAWN) or caps_admit(standing.caps, OPAQUE)
-        admitted = by_caps and spawn_granted(
-            policy, digest, request.argv0, os.path.realpath(path)
-        )
+        admitted = by_caps and spawn_granted(policy, digest, request.argv0, os.path.realpath(path))
         if not admitted:
             raise spawn_denied(request.argv0, standing.principal, request.span)
 

@@ -67,5 +67,3 @@ def apply_settings(evaluator: Evaluator, config: dict[str, Any]) -> list[str]:
         except ParseError as error:
             warnings.append(f"aliases.{name}: {error.message}")
     return warnings
-
-

@@ -222,9 +222,7 @@ def _describe_value(row: StatementRow, value: Value) -> None:
         row.outputs.extend(outcome_outputs(value, empty_stdout=False))
 
 
-def outcome_outputs(
-    outcome: Outcome, *, empty_stdout: bool
-) -> list[tuple[str, bytes | LazyBytes]]:
+def outcome_outputs(outcome: Outcome, *, empty_stdout: bool) -> list[tuple[str, bytes | LazyBytes]]:
     """The `stdout` and `stderr` outputs of an outcome."""
     found: list[tuple[str, bytes | LazyBytes]] = []
     stdout = outcome.stdout

@@ -569,7 +569,6 @@ class Session:
             # The I/O thread sees the end of the channel too and ends the process.
             return
 
-
     def _run_confined(self, work: Submission) -> None:
         """Run a submission where its caller's grants put it."""
         caller = work.call.caller

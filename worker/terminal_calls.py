@@ -59,9 +59,7 @@ def pty_open(session: Session, call: Call) -> bytes:
         )
     except Raised as refusal:
         raise _refused(refusal, params.cmd, call.caller.principal) from None
-    return _encode_json(
-        PtyOpenResult(_ref(call.pty), pty.pid, pty.cols, pty.rows, pty.command)
-    )
+    return _encode_json(PtyOpenResult(_ref(call.pty), pty.pid, pty.cols, pty.rows, pty.command))
 
 
 def _announcer(session: Session, number: int) -> Announce:
@@ -95,9 +93,7 @@ def pty_send(session: Session, call: Call) -> bytes:
     try:
         sent = pty.send(data)
     except PtyClosed as error:
-        raise internal(
-            "pty_io", f"pty write failed: {error}", pty_id=_ref(call.pty)
-        ) from None
+        raise internal("pty_io", f"pty write failed: {error}", pty_id=_ref(call.pty)) from None
     return _encode_json(PtySendResult(_ref(call.pty), sent))
 
 

@@ -36,9 +36,7 @@ class Transcript:
     # that came back holds its stored form until somebody wants it. All of it changes under `_lock`:
     # evaluator threads add, the I/O thread reads.
 
-    def __init__(
-        self, next_number: int, values_max: int, bytes_max: int, load: LoadResult
-    ) -> None:
+    def __init__(self, next_number: int, values_max: int, bytes_max: int, load: LoadResult) -> None:
         self._lock = threading.Lock()
         self._values: OrderedDict[int, tuple[Value, int]] = OrderedDict()
         self._bytes = 0

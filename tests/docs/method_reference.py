@@ -26,10 +26,10 @@ This page is generated from the typed parameters and results in `ipc/methods.py`
 `python -m tests.docs.method_reference --write` after a change there.
 
 Every method takes one JSON object. A member marked `?` may be left out or null. Integers are JSON
-integers; times are Unix nanoseconds in members that end in `_ns`. *Gate* says whether a connection must
-be attached first, *Runs* who answers: `router` and `worker read` never wait for a running program,
-`worker, queued` takes its turn in the session's queue. *Read guest* says whether a guest of a session
-shared read-only may call the method.
+integers; times are Unix nanoseconds in members that end in `_ns`. *Gate* says whether a connection
+must be attached first, *Runs* who answers: `router` and `worker read` never wait for a running
+program, `worker, queued` takes its turn in the session's queue. *Read guest* says whether a guest of
+a session shared read-only may call the method.
 """
 
 

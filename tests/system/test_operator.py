@@ -33,7 +33,7 @@ def test_status_tells_what_runs(daemon: Daemon, attached: Wire) -> None:
 def test_status_with_metrics_has_the_exposition_text(attached: Wire) -> None:
     attached.result("exec", {"src": "1"})
     text = attached.result("kernel.status", {"metrics": True})["metrics"]
-    assert '# TYPE shoal_requests_total counter\n' in text
+    assert "# TYPE shoal_requests_total counter\n" in text
     assert 'shoal_requests_total{endpoint="kernel",method="exec",code="ok"}' in text
     assert "shoal_exec_duration_seconds_bucket" in text
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.system.daemon import Daemon, Wire, wait_gone
 
-BUSY = "version = 1\n[journal]\nbusy_timeout_ms = 50\nsync = \"full\"\non_failure = \"{}\"\n"
+BUSY = 'version = 1\n[journal]\nbusy_timeout_ms = 50\nsync = "full"\non_failure = "{}"\n'
 
 
 @contextmanager

@@ -85,9 +85,7 @@ def spawn(
     finally:
         pipes.close_all()
     limits = ev.host.limits
-    stdout = collector(
-        ev.tail, "stdout", limits.capture_bytes, ev.host.journal, limits.spill_bytes
-    )
+    stdout = collector(ev.tail, "stdout", limits.capture_bytes, ev.host.journal, limits.spill_bytes)
     stderr = collector(ev.tail, "stderr", limits.capture_bytes)
     try:
         ending = Conversation(
