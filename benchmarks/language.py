@@ -253,9 +253,20 @@ def _stream_and_report(file: str, lines: str) -> None:
             .take(1).collect()
     """
     run_on_evaluator_stack(lambda: Programs("/").run(src))
-    # Kilobytes on Linux, bytes on macOS.
-    unit = 1 if sys.platform == "darwin" else 1024
-    sys.stdout.write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit))
+    sys.stdout.write(str(_peak()))
+
+
+def _peak() -> int:
+    """The most memory this program has held, in bytes.
+
+    On Linux getrusage would include what the parent held before it started this program.
+    """
+    if sys.platform == "darwin":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("the system does not say how much memory this process held")
 
 
 if __name__ == "__main__":
