@@ -34,6 +34,7 @@ from journal.event_log import LogSequences
 from journal.records import Recover
 from journal.state_dir import DirectoryLock, secure_directory
 from journal.store import Store, StoreConfig
+from leash.limits import CgroupTree
 from leash.platform import sandbox_tier
 from supervisor import logs, zygote_place
 from supervisor.agent import socket as agent_socket
@@ -181,6 +182,7 @@ class _Daemon:
             umask=self._umask,
             tokens=self._open_tokens(),
             secrets=SecretStore(options.paths.secret_dir),
+            cgroups=_cgroups(config),
         )
         kernel.policies = policies
         kernel.plans = PlanKeeper(kernel)
@@ -516,6 +518,17 @@ def _log_store(failure: StoreUnavailable | None) -> None:
         log.info("journal.recovered")
     else:
         log.error("journal.error", cause=failure.cause, err=failure.text)
+
+
+def _cgroups(config: Config) -> CgroupTree | None:
+    """The groups of the workers, when there is something to limit."""
+    quotas = config.quotas
+    if not (quotas.worker_memory_bytes or quotas.worker_pids):
+        return None
+    tree = CgroupTree.open()
+    if tree is None:
+        log.warning("cgroup.unavailable", msg="no controllers are delegated: no worker limits")
+    return tree
 
 
 # What the language may look at: everything but the kernel's own limits and secrets.

@@ -21,6 +21,7 @@ from supervisor.orphans import kill_orphans
 if TYPE_CHECKING:
     from journal.records import PlanKey
     from journal.store import Store
+    from leash.limits import CgroupTree
     from supervisor.config import Config
     from supervisor.connection import Connection
     from supervisor.event_feed import EventFeed
@@ -64,6 +65,8 @@ class Kernel:
     umask: int
     tokens: TokenStore | None = None
     secrets: SecretStore | None = None
+    # The control groups of the workers, None without limits or without delegated controllers.
+    cgroups: CgroupTree | None = None
     bus: EventBus = field(init=False)
     events: EventFeed = field(init=False)
     policies: Policies = field(init=False)

@@ -43,6 +43,7 @@ from journal.records import Barrier, CellChanges, DeleteSession, EnsureSession
 from journal.session_state import AllSessions, Restorable, RestorableState
 from journal.tasks import TasksOfSession
 from leash import private
+from leash.limits import GroupLimits
 from supervisor.contents import close_all, memory_content
 from supervisor.launcher import Launched, LaunchFailed
 from supervisor.ordered_posts import OrderedPosts
@@ -235,6 +236,7 @@ class Session:
         self.worker = worker = Worker(launched, kernel.loop, self, self.name)
         log.info("worker.start", session=self.name, owner=self.owner, worker=launched.pid)
         config = kernel.config
+        self._limit(launched.pid)
         cells = [Cell(name, value) for name, value in state.cells]
         content, fds = memory_content(encode_cells(cells)) if cells else (Content(), [])
         self.restored = self.stored
@@ -263,6 +265,18 @@ class Session:
         )
         self.brief()
         kernel.loop.call_later(START_TIMEOUT_S, self._check_started, worker)
+
+    def _limit(self, pid: int) -> None:
+        """Put the worker into a control group of its own, before it starts anything."""
+        kernel = self.kernel
+        if kernel.cgroups is not None:
+            quotas = kernel.config.quotas
+            try:
+                kernel.cgroups.enter(
+                    pid, GroupLimits(quotas.worker_memory_bytes, quotas.worker_pids)
+                )
+            except OSError as error:
+                log.error("worker.limits", session=self.name, worker=pid, err=str(error))
 
     def brief(self) -> None:
         """Tell the worker what those may do who can act in this session."""
@@ -368,6 +382,8 @@ class Session:
         was_ready, self.ready = self.ready, False
         self._forget_worker()
         self.kernel.loop.run_in_executor(None, private.remove, worker.pid)
+        if self.kernel.cgroups is not None:
+            self.kernel.loop.run_in_executor(None, self.kernel.cgroups.sweep)
         self._end_terminals()
         expected = self.closing or self.kernel.draining or reason == "idle"
         log.log(
