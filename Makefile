@@ -15,8 +15,10 @@ $(STAMP): pyproject.toml requirements/dev.lock tools/setup.sh
 	@sh tools/setup.sh "$(VENV)" $(PYTHON_CANDIDATES)
 	@touch $@
 
+# What fails beside other tests is tried once more alone: real daemons on a busy machine can be late.
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile || \
+	    $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 check: setup
 	$(BIN)/ruff format --check $(wildcard $(SOURCES))
