@@ -22,19 +22,25 @@ def _name(pid: int) -> str:
     return f"shoal-{pid}"
 
 
+def _base() -> str:
+    # Not `tempfile.gettempdir`, which writes a file to find out.
+    return os.environ.get("TMPDIR") or "/tmp"
+
+
 def make(pid: int) -> str:
     """Make the directory of a worker."""
-    path = os.path.join(tempfile.gettempdir(), _name(pid))
+    base = _base()
+    path = os.path.join(base, _name(pid))
     try:
         os.mkdir(path, _MODE)
     except FileExistsError:
-        return tempfile.mkdtemp(prefix=_name(pid) + "-")
+        return tempfile.mkdtemp(prefix=_name(pid) + "-", dir=base)
     return path
 
 
 def remove(pid: int) -> None:
     """Remove the directory of a worker that has ended, with all there is in it."""
-    base = Path(tempfile.gettempdir())
+    base = Path(_base())
     for path in (base / _name(pid), *base.glob(_name(pid) + "-*")):
         if path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.geteuid():
             shutil.rmtree(path, ignore_errors=True)

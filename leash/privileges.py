@@ -15,47 +15,43 @@ import ctypes
 import os
 import struct
 import sys
-from typing import Final
+from typing import Any, Final
 
 _PR_SET_NO_NEW_PRIVS: Final = 38
-_PR_CAPBSET_DROP: Final = 24
 _PR_CAP_AMBIENT: Final = 47
 _PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
 # The numbers of capget and capset.
 _SYS_CAPABILITIES: Final = {"x86_64": (125, 126), "aarch64": (90, 91)}
 _CAPABILITY_VERSION_3: Final = 0x20080522
-_CAPABILITIES_MAX: Final = 64
 # chown, dac_override, fowner, fsetid, net_bind_service.
 _KEPT: Final = frozenset((0, 1, 3, 4, 10))
 _HEADER: Final = struct.Struct("=Ii")
 _SETS: Final = struct.Struct("=6I")
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
+_prctl: Final[Any] = getattr(_libc, "prctl", None)
+_syscall: Final[Any] = getattr(_libc, "syscall", None)
 
 
 def no_new_privs() -> None:
     """Programs started from here on gain nothing from set-uid bits or file capabilities."""
-    if sys.platform == "linux" and _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+    if sys.platform == "linux" and _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise _last_error("no_new_privs")
 
 
 def drop_capabilities() -> None:
     """Keep what an owner of files needs, whoever runs this. Without any capability it does
-    nothing."""
+    nothing. With no_new_privs no program gets back what was given up here."""
     numbers = _SYS_CAPABILITIES.get(os.uname().machine)
     if sys.platform != "linux" or numbers is None or os.geteuid() != 0:
         return
     header, sets = _HEADER.pack(_CAPABILITY_VERSION_3, 0), ctypes.create_string_buffer(_SETS.size)
-    if _libc.syscall(numbers[0], header, sets) != 0:
+    if _syscall(numbers[0], header, sets) != 0:
         raise _last_error("capget")
     permitted = _SETS.unpack(sets.raw)[1]
-    for capability in range(_CAPABILITIES_MAX):
-        if capability not in _KEPT:
-            # Fails for numbers the kernel does not know, and without the right to drop any.
-            _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
-    _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     kept = permitted & sum(1 << capability for capability in _KEPT)
-    if _libc.syscall(numbers[1], header, _SETS.pack(kept, kept, 0, 0, 0, 0)) != 0:
+    if _syscall(numbers[1], header, _SETS.pack(kept, kept, 0, 0, 0, 0)) != 0:
         raise _last_error("capset")
 
 

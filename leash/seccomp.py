@@ -17,7 +17,7 @@ import os
 import struct
 import sys
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 _PR_SET_SECCOMP: Final = 22
 _SECCOMP_MODE_FILTER: Final = 2
@@ -75,6 +75,9 @@ _PRIO_PROCESS: Final = 0
 _IOPRIO_WHO_PROCESS: Final = 1
 
 
+_prctl: Final[Any] = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
+
+
 def available() -> bool:
     return sys.platform == "linux" and os.uname().machine in _MACHINES
 
@@ -83,12 +86,11 @@ def restrict() -> None:
     """Filter the calls of this thread and what it starts. It must have no_new_privs."""
     if not available():
         return
-    program = _program(_MACHINES[os.uname().machine])
+    program = _PROGRAM
     buffer = ctypes.create_string_buffer(program, len(program))
     # struct sock_fprog: the number of instructions, and where they are.
     header = struct.pack("@HP", len(program) // _INSTRUCTION.size, ctypes.addressof(buffer))
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) != 0:
+    if _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"seccomp: {os.strerror(code)}")
 
@@ -147,3 +149,7 @@ def _return(action: int) -> bytes:
 
 def _instruction(code: int, if_true: int, if_false: int, operand: int) -> bytes:
     return _INSTRUCTION.pack(code, if_true, if_false, operand)
+
+
+# Made once: every worker is forked from a process that has it.
+_PROGRAM: Final = _program(_MACHINES[os.uname().machine]) if available() else b""

@@ -75,8 +75,6 @@ class Domain:
         self._own_thread = own_thread
         if own_thread:
             _begin(self._serve_work, "evaluator")
-        else:
-            _begin(self._serve_starts, "starter")
 
     def run(self, function: Callable[[], T]) -> T:
         """Evaluate in the domain and wait for it."""
@@ -103,13 +101,21 @@ class Domain:
         with _told(ready):
             self._sandbox.restrict(self.confined, _WORKER_BASE)
             # Below the evaluating thread, so that this may signal what it started.
-            _begin(self._serve_starts, "starter")
+            self.begin_starter()
         _serve(self._work)
 
-    def _serve_starts(self, ready: Callable[[BaseException | None], None]) -> None:
-        with _told(ready):
+    def begin_starter(self) -> None:
+        """Start the thread that starts programs, below the calling one."""
+        # Nobody waits for it: the first program does, in its queue.
+        threading.Thread(target=self._serve_starts, name="starter", daemon=True).start()
+
+    def _serve_starts(self) -> None:
+        try:
             self._sandbox.restrict(self.confined, landlock.CHILD_BASE)
-        _serve(self._starts)
+        except OSError as failure:
+            _refuse(self._starts, _unenforced(failure))
+        else:
+            _serve(self._starts)
 
 
 class Sandbox:
@@ -138,6 +144,11 @@ class Sandbox:
         self._prepare()
         self.restrict(confined, _WORKER_BASE)
         self.base = Domain(self, confined, own_thread=False)
+
+    def settle(self) -> None:
+        """What the session can begin without: programs are started by a thread of their own."""
+        if self.base is not None:
+            self.base.begin_starter()
 
     def domain(self, standing: Standing) -> Domain | None:
         """Where the work of a principal belongs, None when it belongs wherever the process is."""
@@ -230,6 +241,12 @@ def _serve(jobs: queue.SimpleQueue[_Job | None]) -> None:
             job.result = job.function()
         except BaseException as failure:  # noqa: BLE001 - raised again in the thread that waits
             job.error = failure
+        job.done.set()
+
+
+def _refuse(jobs: queue.SimpleQueue[_Job | None], reason: Raised) -> None:
+    while (job := jobs.get()) is not None:
+        job.error = reason
         job.done.set()
 
 

@@ -304,6 +304,7 @@ class Session:
         """Read and dispatch until the channel ends."""
         evaluator_thread(self._evaluate_forever, "evaluator")
         self.link.send(Ready(os.getpid(), self.cwd_bytes(), self.env_hash(), self.lost))
+        self.sandbox.settle()
         while (received := self._receive()) is not None:
             message, fds = received
             handler = _HANDLERS.get(type(message))
