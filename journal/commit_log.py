@@ -138,6 +138,11 @@ class CommitLog:
         except OSError as error:
             log.error("%s could not be cut after a failed write: %s", self.path, error)
 
+    def room(self) -> int:
+        """Bytes that this user can still write on the disk of the log. Raises OSError."""
+        disk = os.fstatvfs(self._fd)
+        return disk.f_bavail * disk.f_frsize
+
     @property
     def size(self) -> int:
         """Bytes of records in the file."""

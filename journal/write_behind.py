@@ -53,6 +53,9 @@ BYTES_MAX: Final = 4 * 1024 * 1024
 LOG_BYTES_KEPT: Final = 2 * 1024 * 1024
 # What is longer goes to the database at once.
 RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
+# On a disk with less room than this the database could be unable to take what the log promised, so
+# it decides about each batch itself: what is acknowledged is then also there to be read.
+ROOM_BYTES_MIN: Final = 64 * 1024 * 1024
 
 Loggable = (
     BeginSubmission
@@ -140,7 +143,7 @@ class WriteBehind:
 
     def _append(self, record: Record) -> None:
         payload = _encode(record)
-        if len(payload) > RECORD_BYTES_MAX:
+        if len(payload) > RECORD_BYTES_MAX or self._log.room() < ROOM_BYTES_MIN:
             raise NotLogged
         # What does not read back as it was, or holds what no column can, is the database's to
         # refuse.

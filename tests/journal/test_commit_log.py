@@ -42,6 +42,7 @@ from journal import (
 )
 from journal.backup import create_archive, restore_archive
 from journal.commit_log import LOG_NAME, CommitLog
+from journal.write_behind import ROOM_BYTES_MIN
 from tests.journal.support import (
     OWNER,
     SESSION,
@@ -85,6 +86,26 @@ def sources(store: Store) -> list[str]:
 
 def log_bytes(state: Path) -> int:
     return (state / LOG_NAME).stat().st_size
+
+
+@pytest.mark.parametrize(("missing", "waits"), [(0, True), (1, False)])
+def test_with_little_room_on_the_disk_the_database_decides(
+    lazy: Store, state: Path, monkeypatch: pytest.MonkeyPatch, missing: int, waits: bool
+) -> None:
+    settle(lazy)
+    before = log_bytes(state)
+    monkeypatch.setattr(CommitLog, "room", lambda _: ROOM_BYTES_MIN - missing)
+    submit(lazy, "1")
+    assert (log_bytes(state) > before) is waits
+    assert sources(lazy) == ["1"]
+
+
+def test_the_room_is_that_of_the_disk(tmp_path: Path) -> None:
+    log = CommitLog(tmp_path, 7, 0)
+    free = shutil.disk_usage(tmp_path).free
+    # Other programs write too.
+    assert abs(log.room() - free) < 1024 * 1024 * 1024
+    log.close()
 
 
 # --- the file ------------------------------------------------------------------------------------

@@ -204,10 +204,10 @@ BUILTINS = (
     'fn f(p) {{ path(p).read }}\nf("{out}")',
     'try {{ cat "{out}" }} catch e {{ path("{out}").read }}',
     '(plan {{ rm "{out}" }})\napply 1',
-    "ln -s \"{out}\" link\ncat link",
-    "ln -s \"{dir}\" way\ncat way/treasure",
-    "ln -s \"{dir}\" way2\necho x > way2/treasure",
-    "ln -s \"{dir}\" way3\nrm way3/treasure",
+    'ln -s "{out}" link\ncat link',
+    'ln -s "{dir}" way\ncat way/treasure',
+    'ln -s "{dir}" way2\necho x > way2/treasure',
+    'ln -s "{dir}" way3\nrm way3/treasure',
     'cd "{dir}"\ncat treasure',
 )
 
@@ -231,7 +231,7 @@ def test_what_is_granted_works(fortress: Fortress, attacker: Wire) -> None:
         ("sh { : > /dev/null; head -c 1 /dev/zero | wc -c }", "1"),
         ('json.parse("[1, 2]").sum()', "3"),
         ('path("a.txt").read.trim()', "hello"),
-        ('(rm a.txt).len()', "1"),
+        ("(rm a.txt).len()", "1"),
     ):
         answer = run(attacker, src)
         assert "result" in answer, answer

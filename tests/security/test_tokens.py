@@ -42,9 +42,7 @@ def test_revocation_ends_runs_tasks_and_terminals_of_an_idle_client(fortress: Fo
         wire.result("session.attach", {"session": "busy", "token": bearer})
         wire.result("exec", {"src": f'cd "{home}"'})
         terminal = wire.result("pty.open", {"cmd": "/bin/sleep", "args": ["300"]})
-        wire.result(
-            "exec", {"src": "sh { echo $$ > task.pid; exec sleep 300 }", "async": True}
-        )
+        wire.result("exec", {"src": "sh { echo $$ > task.pid; exec sleep 300 }", "async": True})
         task = int(_wait_for(home / "task.pid"))
         before = time.monotonic()
         fortress.revoke(token_id)
@@ -75,9 +73,7 @@ def test_an_expired_token_ends_its_attachment_and_leaves_its_work(fortress: Fort
     with fortress.wire() as wire:
         wire.result("session.attach", {"session": "expiring", "token": bearer})
         wire.result("exec", {"src": f'cd "{home}"'})
-        wire.result(
-            "exec", {"src": "sh { sleep 4; echo done > expired.txt }", "async": True}
-        )
+        wire.result("exec", {"src": "sh { sleep 4; echo done > expired.txt }", "async": True})
         time.sleep(2.1)
         assert wire.error("session.cwd", {})["code"] == AUTH_FAILED
         assert _wait_for(home / "expired.txt") == "done"
