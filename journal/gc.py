@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from journal.cas import NAME
 from journal.errors import StoreUnavailable
@@ -57,6 +57,23 @@ class Report:
     deleted: tuple[Collectable, ...]
     reclaimed_bytes: int
     remaining_bytes: int
+
+    def as_document(self) -> dict[str, Any]:
+        """The form in which `store.gc` answers and `shoal journal gc --json` prints it."""
+        return {
+            "dry_run": self.dry_run,
+            "candidates": _blob_documents(self.candidates),
+            "deleted": _blob_documents(self.deleted),
+            "reclaimed_bytes": self.reclaimed_bytes,
+            "remaining_bytes": self.remaining_bytes,
+        }
+
+
+def _blob_documents(blobs: Iterable[Collectable]) -> list[dict[str, Any]]:
+    return [
+        {"hash": blob.hash.hex(), "bytes": blob.length, "referenced": blob.referenced}
+        for blob in blobs
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,10 @@ def _tokens(pattern: str) -> list[str]:
             parts.append(".")
             at += 1
         elif char == "[":
-            part, at = _class(pattern, at)
+            found = character_class(pattern, at)
+            if found is None:
+                raise BadPattern(f"unclosed `[` in `{pattern}`")
+            part, at = found
             parts.append(part)
         else:
             parts.append(re.escape(char))
@@ -66,14 +69,16 @@ def _stars(pattern: str, start: int, end: int) -> tuple[str, int]:
     return "(?:.*/)?", end + 1
 
 
-def _class(pattern: str, start: int) -> tuple[str, int]:
+def character_class(pattern: str, start: int) -> tuple[str, int] | None:
+    """The expression of the class that opens at `start`, and the index after its `]`; None when it
+    is never closed. The same for patterns of policy files and for the globs of the language."""
     at = start + 1
     negated = pattern[at : at + 1] == "!"
     at += negated
     # A `]` directly after the opening is a member.
     end = pattern.find("]", at + 1)
     if end < 0:
-        raise BadPattern(f"unclosed `[` in `{pattern}`")
+        return None
     specs: list[str] = []
     members = pattern[at:end]
     index = 0

@@ -9,8 +9,7 @@ Failure: `not_operator` for everybody but the local human, -32602 for what makes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,7 +17,7 @@ from ipc.jsonrpc import Code, RpcError, decode_params, invalid_params
 from ipc.methods import METHODS, StoreParams
 from journal.cas import NAME
 from journal.errors import OperationRefused
-from journal.gc import Collect, Collectable, Report
+from journal.gc import Collect
 from journal.records import ReleaseManualPins, SetPin
 from supervisor.connection import RouterCall
 from supervisor.operator_methods import check_operator
@@ -42,7 +41,7 @@ async def kernel_store(kernel: Kernel, call: RouterCall) -> bytes:
             apply=bool(params.apply),
             vacuum=kernel.config.retention.vacuum,
         )
-        return _encode_json(as_document(await kernel.store.maintain(collect)))
+        return _encode_json((await kernel.store.maintain(collect)).as_document())
     if params.hash is None or not NAME.fullmatch(params.hash):
         invalid_params("`hash` must be 64 lower-case hex digits")
     digest = bytes.fromhex(params.hash)
@@ -54,21 +53,3 @@ async def kernel_store(kernel: Kernel, call: RouterCall) -> bytes:
     except OperationRefused as refusal:
         raise RpcError(Code.UNKNOWN_REF, str(refusal), "unknown_hash", hash=params.hash) from None
     return _encode_json({"changed": changed})
-
-
-def as_document(report: Report) -> dict[str, Any]:
-    """A collection as `shoal journal gc` prints it."""
-    return {
-        "dry_run": report.dry_run,
-        "candidates": _blobs(report.candidates),
-        "deleted": _blobs(report.deleted),
-        "reclaimed_bytes": report.reclaimed_bytes,
-        "remaining_bytes": report.remaining_bytes,
-    }
-
-
-def _blobs(blobs: Iterable[Collectable]) -> list[dict[str, Any]]:
-    return [
-        {"hash": blob.hash.hex(), "bytes": blob.length, "referenced": blob.referenced}
-        for blob in blobs
-    ]

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
 import orjson
 
 from journal.errors import BlobDamaged, BlobMissing, StoreError, StoreInUse
-from journal.gc import Candidates, Collect, Collectable, Pins, Report
+from journal.gc import Candidates, Collect, Pins, Report
 from journal.readers import BesideReader
 from journal.records import ReleaseManualPins, SetPin
 from journal.store import Store, StoreConfig
@@ -122,7 +121,7 @@ def _plan_gc(call: Call) -> dict[str, Any]:
     except StoreError as error:
         raise Failure(str(error)) from error
     reclaimed = sum(blob.length for blob in chosen)
-    return _report(Report(True, tuple(chosen), (), reclaimed, remaining))
+    return Report(True, tuple(chosen), (), reclaimed, remaining).as_document()
 
 
 def _apply_gc(call: Call) -> dict[str, Any]:
@@ -134,26 +133,9 @@ def _apply_gc(call: Call) -> dict[str, Any]:
     vacuum = call.config.retention.vacuum
     with closing(store):
         try:
-            return _report(Collect(ttl_s, budget, apply=True, vacuum=vacuum).run(store))
+            return Collect(ttl_s, budget, apply=True, vacuum=vacuum).run(store).as_document()
         except StoreError as error:
             raise Failure(str(error)) from error
-
-
-def _report(report: Report) -> dict[str, Any]:
-    return {
-        "dry_run": report.dry_run,
-        "candidates": _blobs(report.candidates),
-        "deleted": _blobs(report.deleted),
-        "reclaimed_bytes": report.reclaimed_bytes,
-        "remaining_bytes": report.remaining_bytes,
-    }
-
-
-def _blobs(blobs: Iterable[Collectable]) -> list[dict[str, Any]]:
-    return [
-        {"hash": blob.hash.hex(), "bytes": blob.length, "referenced": blob.referenced}
-        for blob in blobs
-    ]
 
 
 def undo(call: Call) -> int:

@@ -1,14 +1,9 @@
-"""The protocol reference of the agent endpoint, made from the typed methods.
-
-    python -m tests.docs.agent_reference --write
-
-replaces the generated part of `docs/agent-endpoint.md`, between its two marks; the test beside this
-fails when the page holds something else.
+"""The protocol reference of the agent endpoint, made from the typed methods: the generated block of
+`docs/agent-endpoint.md`, which tests.docs.reference writes and checks.
 """
 
 from __future__ import annotations
 
-import sys
 import types
 import typing
 from pathlib import Path
@@ -20,14 +15,12 @@ from ipc.agent_envelope import AgentCode
 from ipc.agent_methods import METHODS, Json, Method, NoParams, camel
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "agent-endpoint.md"
-BEGIN: Final = "<!-- generated: begin -->"
-END: Final = "<!-- generated: end -->"
 
 
 def render() -> str:
     """The generated part."""
     parts = [
-        "Generated from `ipc/agent_methods.py` by `python -m tests.docs.agent_reference --write`.",
+        "Generated from `ipc/agent_methods.py`; run `make format` after a change there.",
         "",
         "A parameter marked `?` may be left out or null. Every name is also accepted in camelCase;",
         "methods marked *twins* send both spellings.",
@@ -37,14 +30,6 @@ def render() -> str:
         _codes(),
     ]
     return "\n".join(parts)
-
-
-def page_with(generated: str) -> str:
-    """The page with this generated part."""
-    text = PAGE.read_text("utf-8")
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n{generated}\n{END}{tail}"
 
 
 def _anchor(name: str) -> str:
@@ -142,10 +127,3 @@ def _codes() -> str:
 
 def _by_value(item: tuple[str, int]) -> int:
     return item[1]
-
-
-if __name__ == "__main__":
-    if "--write" in sys.argv[1:]:
-        PAGE.write_text(page_with(render()), "utf-8")
-    else:
-        sys.stdout.write(render())

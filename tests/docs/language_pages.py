@@ -1,17 +1,14 @@
 """The reference pages of the language, made from its registries and from what its functions do.
 
-    python -m tests.docs.language_pages --write
+tests.docs.reference writes and checks them. Tables of operators and conversions are made by
+applying the operators and conversions to one value of every type, so they say what happens and not
+what should.
 
-writes the generated pages of `docs/language`; the test beside this fails when one of them is not
-what this makes. Tables of operators and conversions are made by applying the operators and
-conversions to one value of every type, so they say what happens and not what should.
-
-Failure: exit 1 without `--write` when a page is stale.
+Failure: none of its own.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +28,7 @@ from worker.values.types import TYPE_NAMES, Value, type_name
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs" / "language"
 
-_NOTICE: Final = "Generated; run `python -m tests.docs.language_pages --write` after a change.\n"
+_NOTICE: Final = "Generated; run `make format` after a change.\n"
 
 # --- tables ---------------------------------------------------------------------------------------
 
@@ -374,16 +371,3 @@ PAGES: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
 def render(name: str) -> str:
     """A whole page."""
     return "\n".join(PAGES[name]()).rstrip("\n") + "\n"
-
-
-def main(arguments: list[str]) -> int:
-    if arguments == ["--write"]:
-        DOCS.mkdir(parents=True, exist_ok=True)
-        for name in PAGES:
-            (DOCS / name).write_text(render(name), "utf-8")
-        return 0
-    return 0 if all((DOCS / n).read_text("utf-8") == render(n) for n in PAGES) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,13 +1,9 @@
-"""The method reference page of the kernel endpoint, made from the typed methods.
-
-    python -m tests.docs.method_reference --write
-
-writes `docs/kernel-methods.md`; the test beside this fails when the page is not what this makes.
+"""The method reference page of the kernel endpoint, `docs/kernel-methods.md`, made from the typed
+methods; tests.docs.reference writes and checks it.
 """
 
 from __future__ import annotations
 
-import sys
 import types
 import typing
 from pathlib import Path
@@ -23,13 +19,13 @@ PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "kernel-methods.md"
 _HEAD: Final = """# Methods of the kernel endpoint
 
 This page is generated from the typed parameters and results in `ipc/methods.py`; run
-`python -m tests.docs.method_reference --write` after a change there.
+`make format` after a change there.
 
 Every method takes one JSON object. A member marked `?` may be left out or null. Integers are JSON
 integers; times are Unix nanoseconds in members that end in `_ns`. *Gate* says whether a connection
 must be attached first, *Runs* who answers: `router` and `worker read` never wait for a running
-program, `worker, queued` takes its turn in the session's queue. *Read guest* says whether a guest of
-a session shared read-only may call the method.
+program, `worker, queued` takes its turn in the session's queue. *Read guest* says whether a guest
+of a session shared read-only may call the method.
 """
 
 
@@ -148,10 +144,3 @@ def _codes() -> str:
         f"| {value} | `{name}` |" for name, value in sorted(names.items(), key=lambda n: n[1])
     ]
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    if "--write" in sys.argv[1:]:
-        PAGE.write_text(render(), "utf-8")
-    else:
-        sys.stdout.write(render())

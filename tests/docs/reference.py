@@ -1,10 +1,11 @@
-"""The generated parts of the reference pages.
+"""The generated pages of the documentation, and the generated parts of others.
 
     python -m tests.docs.reference --check    exit 1 and say which page is stale
     python -m tests.docs.reference --write    bring every page up to date
 
 A page holds prose, and blocks between `<!-- generated: NAME -->` and `<!-- end -->` that are made
-from the registries: configuration keys, variables, commands.
+from the registries: configuration keys, variables, commands, methods of the agent endpoint. Other
+pages are made as a whole: the methods of the kernel endpoint, and most of the language.
 
 Failure: exit 1 for a stale page, KeyError for a block that nothing makes.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +25,7 @@ from supervisor.cli.registry import COMMANDS
 from supervisor.config import KEYS, Key, Reload
 from supervisor.config.environment import OVERRIDES, PROCESS_VARIABLES
 from tests.arrows.rules import ROOT
+from tests.docs import agent_reference, language_pages, method_reference
 
 DOCS: Final = ROOT / "docs"
 _BLOCK: Final = re.compile(
@@ -141,6 +144,16 @@ BLOCKS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "keys": keys,
     "variables": variables,
     "commands": commands,
+    "agent_methods": lambda: iter((agent_reference.render(),)),
+}
+
+# Pages that are made as a whole.
+PAGES: Final[Mapping[Path, Callable[[], str]]] = {
+    method_reference.PAGE: method_reference.render,
+    **{
+        language_pages.DOCS / name: partial(language_pages.render, name)
+        for name in language_pages.PAGES
+    },
 }
 
 
@@ -155,11 +168,14 @@ def refreshed(text: str) -> str:
 
 
 def stale_pages(*, write: bool) -> list[Path]:
-    """The pages whose blocks differ from the registries; rewritten when asked to."""
+    """The pages that differ from what the registries give; rewritten when asked to."""
     found = []
-    for path in sorted(DOCS.rglob("*.md")):
-        text = path.read_text()
-        fresh = refreshed(text) if "<!-- generated: " in text else text
+    for path in sorted({*PAGES, *DOCS.rglob("*.md")}):
+        text = path.read_text() if path.exists() else ""
+        if path in PAGES:
+            fresh = PAGES[path]()
+        else:
+            fresh = refreshed(text) if "<!-- generated: " in text else text
         if fresh != text:
             found.append(path)
             if write:

@@ -5,13 +5,7 @@ from __future__ import annotations
 from ipc.agent_methods import METHODS
 from supervisor.agent.config_schema import PROPS
 from supervisor.agent_endpoint import ASYNC_HANDLERS, HANDLERS
-from tests.docs.agent_reference import PAGE, page_with, render
-
-
-def test_the_page_is_up_to_date() -> None:
-    text = PAGE.read_text("utf-8")
-
-    assert text == page_with(render()), "run python -m tests.docs.agent_reference --write"
+from tests.docs.agent_reference import PAGE
 
 
 def test_every_method_has_a_handler_and_no_handler_lacks_a_method() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.language_pages import DOCS, EQUAL_SAMPLES, PAGES, render
+from tests.docs.language_pages import DOCS, EQUAL_SAMPLES, render
 from tests.docs.raised_codes import raised_codes
 from tests.docs.tour import blocks
 from tests.evaluate.session import Session
@@ -23,12 +23,6 @@ from worker.values.types import TYPE_NAMES
 
 TOUR = DOCS / "tour.md"
 VALUE, ERROR = "#=> ", "#!> "
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_the_page_is_current(name: str) -> None:
-    current = (DOCS / name).read_text("utf-8")
-    assert current == render(name), "run python -m tests.docs.language_pages --write"
 
 
 def test_every_method_is_on_its_page() -> None:

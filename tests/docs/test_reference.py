@@ -14,7 +14,7 @@ CLI = DOCS / "cli.md"
 CONFIGURATION = DOCS / "configuration.md"
 
 
-def test_generated_blocks_are_what_the_registries_give() -> None:
+def test_generated_pages_and_blocks_are_what_the_registries_give() -> None:
     assert stale_pages(write=False) == []
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from leash.patterns import character_class
 from worker.errors import arg_error
 from worker.values.inline import inline
 from worker.values.paths import ROOT, components
@@ -34,30 +35,6 @@ class Component(NamedTuple):
 
 
 # --- patterns -------------------------------------------------------------------------------------
-
-
-def _class(text: str, start: int, whole: str) -> tuple[str, int]:
-    """The expression of the class that opens at `start`, and the index after its `]`."""
-    at = start + 1
-    negated = text[at : at + 1] == "!"
-    at += negated
-    # A `]` directly after the opening is a member.
-    end = text.find("]", at + 1)
-    if end < 0:
-        raise arg_error(f"invalid glob `{whole}`: unclosed `[`")
-    members, specs = text[at:end], []
-    index = 0
-    while index < len(members):
-        low = high = members[index]
-        index += 1
-        if index + 1 < len(members) and members[index] == "-":
-            high = members[index + 1]
-            index += 2
-        if low <= high:
-            specs.append(f"{re.escape(low)}-{re.escape(high)}")
-    if not specs:
-        return ("." if negated else "(?!)"), end + 1
-    return f"[{'^' if negated else ''}{''.join(specs)}]", end + 1
 
 
 def _expression(text: str, whole: str) -> str:
@@ -78,7 +55,10 @@ def _expression(text: str, whole: str) -> str:
         elif char == "?":
             chunk.append(".")
         elif char == "[":
-            expression, at = _class(text, at - 1, whole)
+            found = character_class(text, at - 1)
+            if found is None:
+                raise arg_error(f"invalid glob `{whole}`: unclosed `[`")
+            expression, at = found
             chunk.append(expression)
         else:
             chunk.append(re.escape(char))
