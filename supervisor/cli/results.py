@@ -15,6 +15,7 @@ from supervisor.cli.failure import as_error_object, exit_code
 from supervisor.cli.output import Output
 
 PARSE_KIND: Final = "parse error"
+PLAN_FIRST: Final = "plan it first: shoal plan make SOURCE, then shoal plan approve REF"
 
 
 def print_result(out: Output, result: Mapping[str, Any]) -> None:
@@ -80,7 +81,7 @@ def _explain(out: Output, error: RpcError, source: str, name: str) -> list[str]:
         lines.append(f"hint: {data['hint']}")
     lines += [f"  {effect_text(effect)}" for effect in data.get("effects") or ()]
     if error.code == Code.APPROVAL_REQUIRED:
-        lines.append("plan it first: shoal plan make SOURCE, then shoal plan approve REF")
+        lines.append(PLAN_FIRST)
     return lines
 
 

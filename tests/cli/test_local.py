@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -223,3 +224,116 @@ def test_closed_stdout_ends_quietly_with_141(program: Program) -> None:
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+# -- policy, confinement and secrets --------------------------------------------------------------
+
+
+def restrict(program: Program, *lines: str) -> Mapping[str, str]:
+    """A policy for the user who runs the tests; gives the environment in which it is in force."""
+    file = program.root / "leash.toml"
+    text = "\n".join(lines)
+    file.write_text(f'[principal."uid:{os.getuid()}"]\n{text}\n')
+    return {"SHOAL_LEASH_POLICY": str(file)}
+
+
+RUN_ANYTHING = ('opaque = "allow"', 'auto_apply = "in-grant"')
+
+
+def test_policy_confines_the_programs_of_a_local_run(program: Program) -> None:
+    inside, outside = program.root / "inside", program.root / "outside"
+    for place in (inside, outside):
+        place.mkdir()
+        (place / "note").write_text("text of a note")
+    policy = restrict(program, f'fs.read = ["{inside}/**"]', *RUN_ANYTHING)
+    seen = program.run("-c", f"sh {{ cat {inside}/note }}", environ=policy)
+    assert (seen.code, seen.out) == (0, "text of a note\n")
+    hidden = program.run("-c", f"sh {{ cat {outside}/note }}", environ=policy)
+    assert hidden.code == 1
+    assert "Permission denied" in hidden.err
+    written = program.run("-c", f"sh {{ echo x > {inside}/new }}", environ=policy)
+    assert (written.code, list(inside.iterdir())) == (2, [inside / "note"])
+
+
+def test_confined_local_run_has_a_private_directory_that_goes_with_it(program: Program) -> None:
+    policy = restrict(program, "fs.read = []", *RUN_ANYTHING)
+    ran = program.run("-c", "sh { echo x > $TMPDIR/file; echo $TMPDIR }", environ=policy)
+    assert ran.code == 0
+    assert ran.out.startswith(str(program.short))
+    assert not Path(ran.out.strip()).exists()
+
+
+def test_denied_local_run_names_the_effects_and_exits_77(program: Program) -> None:
+    policy = restrict(program, "fs.read = []", *RUN_ANYTHING)
+    file = program.root / "file"
+    ran = program.run("-c", f'echo started\ntouch "{file}"', environ=policy)
+    assert (ran.code, ran.out) == (77, "")
+    assert ran.err == f"error: leash denied execution\n  fs_write  paths: {file}\n"
+    assert not file.exists()
+
+
+def test_local_run_that_needs_an_approval_exits_75(program: Program) -> None:
+    policy = restrict(program, 'opaque = "ask"', 'auto_apply = "in-grant"')
+    ran = program.run("-c", "sh { true }", environ=policy)
+    assert (ran.code, ran.out) == (75, "")
+    assert ran.err.splitlines()[:2] == ["error: approval required; plan first", "  opaque"]
+
+
+def test_local_run_of_a_user_without_a_section_is_denied_everything(program: Program) -> None:
+    policy = restrict(program)
+    Path(policy["SHOAL_LEASH_POLICY"]).write_text('[principal."agent:other"]\n')
+    ran = program.run("-c", "1 + 1", environ=policy)
+    assert (ran.code, ran.out) == (77, "")
+    uid = os.getuid()
+    assert f'hint: no policy section for uid:{uid}: add [principal."uid:{uid}"]' in ran.err
+
+
+def test_effect_that_no_plan_foresaw_is_refused_in_a_local_run(program: Program) -> None:
+    policy = restrict(program, f'fs.read = ["{program.root}"]', *RUN_ANYTHING)
+    file = program.root / "file"
+    file.write_text("x")
+    src = f'let p = [path("{file}")].map(x => x)\np.each(x => x.read)'
+    ran = program.run("-c", f"{src}\nsh {{ true }}", environ=policy)
+    assert ran.code == 1
+    assert ": leash_denied: leash: fs_read of " in ran.err
+
+
+def test_unknown_policy_key_is_a_warning_of_a_local_run(program: Program) -> None:
+    policy = restrict(program, "grant = 1", *RUN_ANYTHING)
+    ran = program.run("-c", "1", environ=policy)
+    assert ran.out == "1\n"
+    assert ran.err.startswith("warning: policy ")
+    assert f'principal "uid:{os.getuid()}": unknown key `grant` is ignored' in ran.err
+
+
+def test_unrestricted_local_run_keeps_normal_behaviour(program: Program) -> None:
+    ran = program.run("-c", "sh { grep NoNewPrivs /proc/self/status }")
+    assert ran.out.split() == ["NoNewPrivs:0"]
+
+
+def test_local_run_uses_the_secret_store(program: Program) -> None:
+    canary = "c4nary-of-a-local-run"
+    assert program.run("secret", "set", "canary", stdin=canary).code == 0
+    ran = program.run("-c", 'let s = secret.get("canary")\n[s, s == s]')
+    assert (ran.code, ran.out.split()) == (0, ["secret(canary)", "true"])
+    for src in ('secret.get("none")', 'secret.get("no such")', '"{secret.get("canary")}"'):
+        failed = program.run("-c", src)
+        assert failed.code == 1
+        assert canary not in failed.out + failed.err
+    assert (
+        ": permission: secret name must contain only"
+        in program.run("-c", 'secret.get("no such")').err
+    )
+    (program.root / ".local" / "share" / "shoal" / "secrets" / "secrets.json").chmod(0o644)
+    assert (
+        "permission: secret file permissions must be 0600"
+        in program.run("-c", 'secret.get("canary")').err
+    )
+
+
+def test_secret_of_a_local_run_needs_the_grant(program: Program) -> None:
+    for name in ("granted", "other"):
+        assert program.run("secret", "set", name, stdin="material").code == 0
+    policy = restrict(program, 'secret_use = ["granted"]', "fs.read = []", *RUN_ANYTHING)
+    assert program.run("-c", 'secret.get("granted")', environ=policy).out == "secret(granted)\n"
+    assert program.run("-c", 'secret.get("other")', environ=policy).code == 77
