@@ -34,6 +34,7 @@ from journal.event_log import LogSequences
 from journal.records import Recover
 from journal.state_dir import DirectoryLock, secure_directory
 from journal.store import Store, StoreConfig
+from leash import private
 from leash.limits import CgroupTree
 from leash.platform import sandbox_tier
 from supervisor import logs, zygote_place
@@ -353,6 +354,8 @@ class _Daemon:
         retention.start()
         self._closers.append(retention.close)
         options.on_ready()
+        # What the workers of a daemon that was killed left behind.
+        self._loop.run_in_executor(None, private.sweep)
         # What exists now lives as long as the daemon; collections need not look at it again.
         gc.collect()
         gc.freeze()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.security.attacker import NEIGHBOUR, SHIELDED, Fortress, run
+from tests.security.conftest import HUMAN
 from tests.system.daemon import Wire, wait_gone
 
 TREASURE = "the-treasure-outside"
@@ -252,6 +253,30 @@ def test_the_private_directory_is_gone_after_the_session(fortress: Fortress) -> 
     while Path(place).exists() and time.monotonic() < deadline:
         other.result("session.cwd", {})
     assert not Path(place).exists()
+
+
+def test_what_the_sessions_of_a_killed_daemon_left_is_swept_away_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with Fortress(HUMAN) as fortress:
+        place = run(fortress.attached(SHIELDED, "left"), "sh { printf %s $TMPDIR }")
+        left = Path(place["result"]["render"].strip())
+        assert left.parent == tmp_path
+        sessions = fortress.attached(None, "look").result("session.list")["sessions"]
+        pids = [entry["pid"] for entry in sessions]
+        fortress.kill()
+        assert wait_gone(pids) == []
+        assert left.is_dir()
+
+        fortress.start()
+
+        other = fortress.attached(None, "look")
+        deadline = time.monotonic() + 5
+        while left.exists() and time.monotonic() < deadline:
+            other.result("session.cwd", {})
+        assert not left.exists()
+        assert not (tmp_path / "shoal-trash" / left.name.removeprefix("shoal-")).exists()
 
 
 def test_sessions_of_different_principals_do_not_share_temporary_files(

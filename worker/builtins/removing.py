@@ -19,6 +19,7 @@ import stat as stat_bits
 import threading
 from typing import Final
 
+from leash import private
 from worker.builtins.authority import check_delete
 from worker.builtins.effects import Operands, Rule
 from worker.builtins.listing import as_os_error, path_components
@@ -61,8 +62,7 @@ class Trash:
             return self._ready()
 
     def _ready(self) -> str:
-        base = os.environ.get("TMPDIR") or "/tmp"
-        shared = os.path.join(base, "shoal-trash")
+        shared = os.path.join(private.base(), private.TRASH)
         directory = os.path.join(shared, str(os.getpid()))
         if directory != self._directory:
             try:
