@@ -1,9 +1,10 @@
 """Backup archives of a state directory (chapter 81 §9.2).
 
 An archive is a tar file that begins with `manifest.json`, which names every other member with its
-size and hash. It is made beside a running daemon: the database by SQLite's online copy, then every
-blob the copy refers to, then the small files. Its body is written to a temporary file first,
-because the manifest in front can only be written when everything behind it is known.
+size and hash. It is made beside a running daemon: the database by SQLite's online copy once it has
+what was acknowledged by then, then every blob the copy refers to, then the small files. Its body is
+written to a temporary file first, because the manifest in front can only be written when everything
+behind it is known.
 
 Failure: `ArchiveError` for an archive that is not sound or may not be restored there, `StoreInUse`
 for a directory a daemon holds, OSError from the system. A failed restore leaves the directory as it
@@ -21,7 +22,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
@@ -29,9 +30,10 @@ from typing import BinaryIO, Final
 from blake3 import blake3
 
 from journal.commit_log import LOG_NAME
-from journal.database import DATABASE_NAME, file_uri
+from journal.database import DATABASE_NAME, file_uri, unavailable
 from journal.errors import StoreError
 from journal.schema import SCHEMA_VERSION
+from journal.settling import settle
 from journal.state_dir import DIRECTORY_MODE, FILE_MODE, DirectoryLock, secure_directory
 
 FORMAT: Final = 1
@@ -65,10 +67,12 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """What went into an archive; `missing` are blobs that vanished meanwhile."""
+    """What went into an archive; `missing` are blobs that vanished meanwhile, `lacking` counts the
+    batches of answers that only the commit log had and the database did not take."""
 
     members: tuple[Member, ...]
     missing: tuple[str, ...]
+    lacking: int
 
 
 # --- create --------------------------------------------------------------------------------------
@@ -83,7 +87,10 @@ def create_archive(
     secrets: Path | None = None,
 ) -> Created:
     """Back up a state directory into a file (private, complete or not there) or a stream."""
+    if not (directory / DATABASE_NAME).exists():
+        raise ArchiveError(f"there is no {DATABASE_NAME} in {directory}")
     folder = target.parent if isinstance(target, Path) else None
+    lacking = settle(directory)
     with tempfile.TemporaryFile(dir=folder) as body:
         members: list[Member] = []
         missing: list[str] = []
@@ -104,7 +111,7 @@ def create_archive(
             _write_file(target, content, body)
         else:
             _write_archive(target, content, body)
-    return Created(tuple(members), tuple(missing))
+    return Created(tuple(members), tuple(missing), lacking)
 
 
 def _write_file(target: Path, manifest: bytes, body: BinaryIO) -> None:
@@ -161,9 +168,8 @@ def _write_body(
 
 def _copy_database(source: Path, copy: Path) -> tuple[int, list[str]]:
     """One consistent copy; its schema version and the names of the blobs it has rows of."""
-    if not source.exists():
-        raise ArchiveError(f"there is no {DATABASE_NAME} in {source.parent}")
     with (
+        _as_store_errors(),
         closing(sqlite3.connect(f"file:{file_uri(source)}?mode=ro", uri=True)) as database,
         closing(sqlite3.connect(copy, isolation_level=None)) as copied,
     ):
@@ -173,6 +179,14 @@ def _copy_database(source: Path, copy: Path) -> tuple[int, list[str]]:
         (version,) = copied.execute("PRAGMA user_version").fetchone()
         rows = copied.execute("SELECT hash FROM blob ORDER BY hash").fetchall()
     return int(version), [digest.hex() for (digest,) in rows]
+
+
+@contextmanager
+def _as_store_errors() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise unavailable(error) from error
 
 
 def _small_files(directory: Path, secrets: Path | None) -> Iterator[tuple[Path, str]]:

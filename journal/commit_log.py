@@ -92,7 +92,7 @@ class CommitLog:
         applied = self.sequence
         previous = 0
         size = os.fstat(self._fd).st_size
-        while (found := self._record_at(self._end, size)) is not None:
+        while (found := _record_at(self._fd, self._end, size)) is not None:
             sequence, payload = found
             if sequence <= previous:
                 # Left behind by a write that failed and could not be taken back.
@@ -105,18 +105,6 @@ class CommitLog:
         if self._end < size:
             log.warning("%s: %d bytes of a torn record are cut off", self.path, size - self._end)
             os.ftruncate(self._fd, self._end)
-
-    def _record_at(self, position: int, size: int) -> tuple[int, bytes] | None:
-        head = os.pread(self._fd, _RECORD.size, position)
-        if len(head) < _RECORD.size:
-            return None
-        length, checksum, sequence = _RECORD.unpack(head)
-        if length > min(RECORD_BYTES_MAX, size - position - _RECORD.size):
-            return None
-        payload = os.pread(self._fd, length, position + _RECORD.size)
-        if len(payload) < length or _checksum(sequence, payload) != checksum:
-            return None
-        return sequence, payload
 
     def append(self, payload: bytes) -> int:
         """Write one record; when this returns it outlives the process. Returns its number."""
@@ -163,6 +151,39 @@ class CommitLog:
         os.close(self._fd)
 
 
+def newest_sequence(path: Path, identity: int) -> int:
+    """The number of the last whole record, looked at while a daemon may write; 0 when there is
+    none, or the log belongs to another database. Raises OSError."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    try:
+        if os.pread(fd, _HEADER.size, 0) != _HEADER.pack(MAGIC, FORMAT, identity):
+            return 0
+        newest, position, size = 0, _HEADER.size, os.fstat(fd).st_size
+        while (found := _record_at(fd, position, size)) is not None and found[0] > newest:
+            newest = found[0]
+            position += _RECORD.size + len(found[1])
+        return newest
+    finally:
+        os.close(fd)
+
+
+def _record_at(fd: int, position: int, size: int) -> tuple[int, bytes] | None:
+    """The whole record at a place of a file of that size, with its number."""
+    head = os.pread(fd, _RECORD.size, position)
+    if len(head) < _RECORD.size:
+        return None
+    length, checksum, sequence = _RECORD.unpack(head)
+    if length > min(RECORD_BYTES_MAX, size - position - _RECORD.size):
+        return None
+    payload = os.pread(fd, length, position + _RECORD.size)
+    if len(payload) < length or _checksum(sequence, payload) != checksum:
+        return None
+    return sequence, payload
+
+
 def _checksum(sequence: int, payload: bytes) -> int:
     return crc32(payload, crc32(_SEQUENCE.pack(sequence)))
 
@@ -179,18 +200,27 @@ def _write(fd: int, data: bytes, position: int) -> None:
 
 def log_identity(connection: sqlite3.Connection) -> int:
     """The name of this database in the header of its log; given to it when it has none."""
-    row = connection.execute("SELECT value FROM counter WHERE name = ?", (IDENTITY,)).fetchone()
-    if row is not None:
-        return int(row[0])
+    known = known_identity(connection)
+    if known is not None:
+        return known
     identity = secrets.randbits(62)
     connection.execute("INSERT INTO counter VALUES (?, ?)", (IDENTITY, identity))
     return identity
 
 
+def known_identity(connection: sqlite3.Connection) -> int | None:
+    """The name of this database, None when it never had a log."""
+    return _counter(connection, IDENTITY)
+
+
 def applied_sequence(connection: sqlite3.Connection) -> int:
     """The number of the last record the database holds, 0 before the first."""
-    row = connection.execute("SELECT value FROM counter WHERE name = ?", (APPLIED,)).fetchone()
-    return 0 if row is None else int(row[0])
+    return _counter(connection, APPLIED) or 0
+
+
+def _counter(connection: sqlite3.Connection, name: str) -> int | None:
+    row = connection.execute("SELECT value FROM counter WHERE name = ?", (name,)).fetchone()
+    return None if row is None else int(row[0])
 
 
 def note_applied(connection: sqlite3.Connection, sequence: int) -> None:

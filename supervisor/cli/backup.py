@@ -1,7 +1,8 @@
 """`shoal backup`: archives of a state directory (chapter 81 §7.17, §9.2).
 
 Failure: exit 1 for what is no sound archive, for a directory that is in use or not empty, and for
-an archive that lacks blobs which vanished while it was made.
+an archive that lacks blobs which vanished while it was made, or answers that the database does not
+take.
 """
 
 from __future__ import annotations
@@ -38,14 +39,25 @@ def create(call: Call) -> int:
     if not call.out.json:
         call.out.line(f"{name}: {len(made.members)} files")
     else:
-        call.out.document({"files": len(made.members), "missing": list(made.missing)})
+        call.out.document(
+            {
+                "files": len(made.members),
+                "missing": list(made.missing),
+                "lacking": made.lacking,
+            }
+        )
     return _ended(call, made)
 
 
 def _ended(call: Call, made: Created) -> int:
     for name in made.missing:
         call.out.note(f"missing CAS blob {name}")
-    return Exit.FAILED if made.missing else Exit.SUCCESS
+    if made.lacking:
+        call.out.note(
+            "the newest answers are missing: the kernel's database does not take them; "
+            "look at `shoal doctor`, and whether the disk is full"
+        )
+    return Exit.FAILED if made.missing or made.lacking else Exit.SUCCESS
 
 
 def verify(call: Call) -> int:

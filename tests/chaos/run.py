@@ -1,7 +1,8 @@
 """Rounds of a chaos run: clients work, things go wrong, then everything is checked.
 
-The state directory lives through all rounds, so what a round promised must survive every later one.
-Equal seeds choose equal faults in equal order; when exactly they strike depends on the machine.
+A state directory lives through many rounds, so what a round promised must survive every later one;
+a new one begins before the small disk is full of what was promised. Equal seeds choose equal faults
+in equal order; when exactly they strike depends on the machine.
 
 Failure: `Broken` with everything that was found wrong, the seed and the round.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +27,7 @@ FAULTS: Final = (1, 4)
 BETWEEN_S: Final = (0.02, 0.5)
 # The files are looked at with the daemon stopped, which takes a while: not after every round.
 STOPPED_EVERY: Final = 5
+ROUNDS_PER_WORLD: Final = 20
 
 
 class Broken(AssertionError):
@@ -41,26 +44,46 @@ class Summary:
 def run(rounds: int, seed: int, report: Callable[[str], None] = lambda text: None) -> Summary:
     """That many rounds. Raises Broken."""
     chance = random.Random(seed)
-    ledger = Ledger([f"chaos-{number}" for number in range(SESSIONS)])
+    promises = 0
+    notes: Counter[str] = Counter()
     struck: list[str] = []
-    with World() as world:
-        faults = Faults(world, chance)
-        for number in range(1, rounds + 1):
-            happened = _round(world, ledger, faults, chance)
-            struck += happened
-            problems = checks.promises(world, ledger) + checks.history(world, ledger)
-            if number % STOPPED_EVERY == 0 or number == rounds:
-                problems += _stopped(world)
-                world.start_router()
-            report(f"round {number}: {', '.join(happened)}; {ledger.promises} promises")
-            if problems:
-                log = world.daemon.read_log()[-4000:]
-                raise Broken(
-                    f"seed {seed}, round {number}, after {happened}:\n"
-                    + "\n".join(problems)
-                    + f"\nlog:\n{log}"
-                )
-    return Summary(ledger.promises, ledger.notes, struck)
+    for first in range(1, rounds + 1, ROUNDS_PER_WORLD):
+        numbers = range(first, min(first + ROUNDS_PER_WORLD, rounds + 1))
+        ledger = Ledger([f"chaos-{number}" for number in range(SESSIONS)])
+        with World() as world:
+            struck += _rounds(numbers, seed, world, ledger, chance, report)
+        promises += ledger.promises
+        notes.update(ledger.notes)
+    return Summary(promises, dict(notes), struck)
+
+
+def _rounds(
+    numbers: range,
+    seed: int,
+    world: World,
+    ledger: Ledger,
+    chance: random.Random,
+    report: Callable[[str], None],
+) -> list[str]:
+    """The rounds of one world; what struck it. Raises Broken."""
+    faults = Faults(world, chance)
+    struck: list[str] = []
+    for number in numbers:
+        happened = _round(world, ledger, faults, chance)
+        struck += happened
+        problems = checks.promises(world, ledger) + checks.history(world, ledger)
+        if number % STOPPED_EVERY == 0 or number == numbers[-1]:
+            problems += _stopped(world)
+            world.start_router()
+        report(f"round {number}: {', '.join(happened)}; {ledger.promises} promises")
+        if problems:
+            log = world.daemon.read_log()[-4000:]
+            raise Broken(
+                f"seed {seed}, round {number}, after {happened}:\n"
+                + "\n".join(problems)
+                + f"\nlog:\n{log}"
+            )
+    return struck
 
 
 def _round(world: World, ledger: Ledger, faults: Faults, chance: random.Random) -> list[str]:
