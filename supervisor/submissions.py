@@ -475,6 +475,18 @@ class Submission:
             self._answer(False, failure.encode())
             return
         assert result is not None
+        # At once, whatever the answer waits for: numbers ascend over all sessions.
+        kernel.events.submission_ended(
+            session,
+            self.caller,
+            entry=self._entry,
+            head=self._head,
+            ok=ended.finished.ok,
+            committed=result,
+            ended_ns=ended.ended_ns,
+            transcript=ended.finished.transcript,
+            render=ended.finished.render,
+        )
         session.unsaved.drop(ended.cells)
         if session.unsaved:
             # The commit before this one failed when this one was under way already.
@@ -483,27 +495,16 @@ class Submission:
             def saved(_result: None, failure: StoreError | None) -> None:
                 if failure is not None:
                     session.unsaved.add(rest)
-                self._answer_committed(ended, result)
+                self._answer_committed(ended)
 
             kernel.store.post(SaveCells(rest), saved)
         else:
-            self._answer_committed(ended, result)
+            self._answer_committed(ended)
 
-    def _answer_committed(self, ended: _Ended, result: Committed) -> None:
+    def _answer_committed(self, ended: _Ended) -> None:
         finished = ended.finished
         self._over_now("ok" if finished.ok else finished.ending)
         self.session.assigned(ended.cells)
-        self._kernel.events.submission_ended(
-            self.session,
-            self.caller,
-            entry=self._entry,
-            head=self._head,
-            ok=finished.ok,
-            committed=result,
-            ended_ns=ended.ended_ns,
-            transcript=finished.transcript,
-            render=finished.render,
-        )
         self._answer_ended(ended, ended.body)
 
     def _answer_uncommitted(self, ended: _Ended) -> None:

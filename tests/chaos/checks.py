@@ -59,7 +59,7 @@ def _values(wire: Wire, session: SessionLedger) -> list[str]:
 
 
 def _counters(wire: Wire, session: SessionLedger) -> list[str]:
-    if not session.acknowledged:
+    if not session.declared:
         return []
     answer = wire.request("exec", {"src": "[n, twin]"})
     if "result" not in answer:

@@ -23,6 +23,7 @@ from tests.chaos.ledger import Ledger, SessionLedger
 ANSWER_S: Final = 20.0
 RETRY_S: Final = 0.02
 LARGE_BYTES: Final = 400_000
+DECLARE: Final = "var n = 0; var twin = 0"
 COUNT: Final = "n = n + 1; twin = n; n"
 # Kinds of errors that say no more than that the submission did not happen, or that nobody knows.
 EXPECTED: Final = frozenset(
@@ -123,8 +124,12 @@ class Client:
                 self._refused(answer["error"])
                 raise Lost
             self._connection = connection
-            if not self._session.acknowledged:
-                self._exec(connection, "var n = 0; var twin = 0")
+        connection = self._connection
+        if not self._session.declared:
+            # Refused while the disk is full, for example: then again before anything else.
+            self._session.declared = self._exec(connection, DECLARE) is not None
+            if not self._session.declared:
+                raise Lost
         return self._connection
 
     # -- moves -------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from tests.chaos.world import World
 
 PAUSE_S: Final = (0.02, 0.3)
+# How often each strikes, in proportion.
+WEIGHTS: Final[Mapping[str, int]] = {
+    "kill_worker": 5,
+    "kill_zygote": 2,
+    "kill_router": 3,
+    "pause": 3,
+    "fill_disk": 2,
+}
 # More deaths within a minute than this and the daemon rightly holds the session back.
 WORKER_KILLS_PER_MINUTE: Final = 3
 
@@ -49,23 +57,27 @@ def name_of(pid: int) -> str:
 class Faults:
     # `_kills` are the times of worker kills, by process name, since the last start of the daemon.
 
-    def __init__(self, world: World, chance: random.Random) -> None:
+    def __init__(
+        self, world: World, chance: random.Random, weights: Mapping[str, int] = WEIGHTS
+    ) -> None:
         self._world = world
         self._random = chance
+        self._weights = dict(weights)
+        if not world.small_disk:
+            self._weights.pop("fill_disk", None)
         self._kills: dict[str, list[float]] = {}
 
     def one(self) -> str:
         """Let one thing go wrong; says which."""
-        faults: list[tuple[int, Callable[[], str]]] = [
-            (5, self.kill_worker),
-            (2, self.kill_zygote),
-            (3, self.kill_router),
-            (3, self.pause),
-        ]
-        if self._world.small_disk:
-            faults.append((2, self.fill_disk))
-        (fault,) = self._random.choices([f for _, f in faults], [weight for weight, _ in faults])
-        return fault()
+        faults: dict[str, Callable[[], str]] = {
+            "kill_worker": self.kill_worker,
+            "kill_zygote": self.kill_zygote,
+            "kill_router": self.kill_router,
+            "pause": self.pause,
+            "fill_disk": self.fill_disk,
+        }
+        (name,) = self._random.choices(list(self._weights), list(self._weights.values()))
+        return faults[name]()
 
     def kill_worker(self) -> str:
         now = time.monotonic()

@@ -15,10 +15,12 @@ from typing import Any
 
 @dataclass
 class SessionLedger:
-    """`acknowledged` maps refs to the wire values that came with them. `counted` is the last `n`
-    that was acknowledged, `open` how many submissions since then may or may not have counted."""
+    """`declared` says that `n` and `twin` are there for sure. `acknowledged` maps refs to the wire
+    values that came with them. `counted` is the last `n` that was acknowledged, `open` how many
+    submissions since then may or may not have counted."""
 
     name: str
+    declared: bool = False
     acknowledged: dict[str, Any] = field(default_factory=dict)
     counted: int = 0
     open: int = 0

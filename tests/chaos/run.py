@@ -12,13 +12,13 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tests.chaos import checks
 from tests.chaos.clients import Client
-from tests.chaos.faults import Faults
+from tests.chaos.faults import WEIGHTS, Faults
 from tests.chaos.ledger import Ledger
 from tests.chaos.world import World
 
@@ -41,8 +41,13 @@ class Summary:
     faults: list[str]
 
 
-def run(rounds: int, seed: int, report: Callable[[str], None] = lambda text: None) -> Summary:
-    """That many rounds. Raises Broken."""
+def run(
+    rounds: int,
+    seed: int,
+    report: Callable[[str], None] = lambda text: None,
+    weights: Mapping[str, int] = WEIGHTS,
+) -> Summary:
+    """That many rounds, with faults in these proportions. Raises Broken."""
     chance = random.Random(seed)
     promises = 0
     notes: Counter[str] = Counter()
@@ -51,7 +56,8 @@ def run(rounds: int, seed: int, report: Callable[[str], None] = lambda text: Non
         numbers = range(first, min(first + ROUNDS_PER_WORLD, rounds + 1))
         ledger = Ledger([f"chaos-{number}" for number in range(SESSIONS)])
         with World() as world:
-            struck += _rounds(numbers, seed, world, ledger, chance, report)
+            faults = Faults(world, chance, weights)
+            struck += _rounds(numbers, seed, world, ledger, faults, chance, report)
         promises += ledger.promises
         notes.update(ledger.notes)
     return Summary(promises, dict(notes), struck)
@@ -62,22 +68,22 @@ def _rounds(
     seed: int,
     world: World,
     ledger: Ledger,
+    faults: Faults,
     chance: random.Random,
     report: Callable[[str], None],
 ) -> list[str]:
     """The rounds of one world; what struck it. Raises Broken."""
-    faults = Faults(world, chance)
     struck: list[str] = []
     for number in numbers:
         happened = _round(world, ledger, faults, chance)
         struck += happened
         problems = checks.promises(world, ledger) + checks.history(world, ledger)
+        log = world.daemon.read_log()[-4000:]
         if number % STOPPED_EVERY == 0 or number == numbers[-1]:
             problems += _stopped(world)
             world.start_router()
         report(f"round {number}: {', '.join(happened)}; {ledger.promises} promises")
         if problems:
-            log = world.daemon.read_log()[-4000:]
             raise Broken(
                 f"seed {seed}, round {number}, after {happened}:\n"
                 + "\n".join(problems)
