@@ -313,6 +313,28 @@ def test_a_terminal_program_always_gets_a_terminal(declared: Declared, tmp_path:
     assert "terminal" in str(out(ev, "tool"))
 
 
+def test_a_terminal_program_reads_a_redirected_file(declared: Declared, tmp_path: Path) -> None:
+    program(tmp_path, "tool", "#!/bin/sh\ntest -t 0 || test -t 1 && cat && tty < /dev/tty\n")
+    (tmp_path / "input").write_text("from the file\n")
+    ev = evaluator(tmp_path, declared('[cmd.tool]\nclass = "tui"\n'))
+    said = str(out(ev, "tool < input > output"))
+    assert said.startswith("from the file")
+    assert "/dev/" in said
+    assert (tmp_path / "output").read_bytes().startswith(b"from the file")
+
+
+def test_a_refused_redirect_keeps_a_terminal_program_from_starting(
+    declared: Declared, tmp_path: Path
+) -> None:
+    program(tmp_path, "tool", "#!/bin/sh\ntouch started\n")
+    ev = evaluator(tmp_path, declared('[cmd.tool]\nclass = "tui"\n'))
+    for source, code in (("tool < nowhere", "not_found"), ("tool < (5)", "arg_error")):
+        with pytest.raises(Raised) as caught:
+            outcome(ev, source)
+        assert caught.value.error.code == code
+    assert not (tmp_path / "started").exists()
+
+
 def test_the_outcome_shows_the_program_and_a_missing_one_is_not_found(
     declared: Declared, tmp_path: Path
 ) -> None:

@@ -296,6 +296,24 @@ def test_vim_edits_a_file(terminals: Any, attached: Wire, tmp_path: Any) -> None
     assert terminal.read()["exit"] == {"status": 0, "signal": None}
 
 
+@needs("nano")
+def test_nano_edits_a_file(terminals: Any, tmp_path: Any) -> None:
+    target = tmp_path / "note.txt"
+    target.write_text("old line\n")
+    terminal = terminals("nano", "--ignorercfiles", str(target), env={"TERM": "xterm-256color"})
+    assert terminal.shows("old line")
+    terminal.send("new line", key("Enter"))
+    assert terminal.shows("new line")
+    terminal.send(key("End"), " 日本", key("Ctrl-o"))
+    assert terminal.shows("File Name to Write")
+    terminal.send(key("Enter"))
+    assert terminal.shows("Wrote 2 lines")
+    terminal.send(key("Ctrl-x"))
+    assert terminal.ended()
+    assert target.read_text() == "new line\nold line 日本\n"
+    assert terminal.read()["exit"] == {"status": 0, "signal": None}
+
+
 @needs("less")
 def test_less_pages_and_gives_the_screen_back(terminals: Any, tmp_path: Any) -> None:
     book = tmp_path / "book.txt"

@@ -60,17 +60,19 @@ def spawn_on_terminal(
     ev: Evaluator,
     argv: list[bytes],
     *,
+    stdin: int | None = None,
     env: Mapping[bytes, bytes] | None = None,
     span: Span | None = None,
     accepted: Collection[int] = SUCCESS,
 ) -> Outcome:
-    """Run a program to its end on a terminal of its own; the outcome, failed or not."""
+    """Run a program to its end on a terminal of its own; the outcome, failed or not. `stdin` is a
+    descriptor that it reads instead of the terminal."""
     master: int | None = None
     try:
         master, slave = open_terminal(COLUMNS, ROWS)
         try:
             running, started_ns = start(
-                ev, argv, on_terminal(os.ttyname(slave)), env=env, span=span
+                ev, argv, on_terminal(os.ttyname(slave), stdin), env=env, span=span
             )
         finally:
             # The child has its own; while this one is open the terminal never ends.
@@ -114,12 +116,12 @@ def set_size(terminal: int, columns: int, rows: int) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
-def on_terminal(name: str) -> launch.Launch:
-    """A launch on the named terminal, for `worker.commands.spawn.start`."""
+def on_terminal(name: str, stdin: int | None = None) -> launch.Launch:
+    """A launch on the named terminal, perhaps with another standard input, for `worker.commands.spawn.start`."""
 
     def launch_program(
         program: bytes, argv: list[bytes], env: Mapping[bytes, bytes], cwd: str
     ) -> int:
-        return launch.launch_on_terminal(program, argv, env, cwd, name)
+        return launch.launch_on_terminal(program, argv, env, cwd, name, stdin)
 
     return launch_program

@@ -125,15 +125,18 @@ def launch_on_terminal(
     env: Mapping[bytes, bytes],
     cwd: str,
     terminal: str,
+    stdin: int | None = None,
 ) -> int:
     """Start a program as session leader with the named terminal as 0, 1, 2 and as its controlling
-    terminal; the result is its pid, its session and its group."""
+    terminal; the result is its pid, its session and its group. With `stdin` that is its 0."""
     actions = _Actions()
     try:
         # Opened by the session leader itself: that makes it the controlling terminal.
         actions.add(_add_open, 0, os.fsencode(terminal), os.O_RDWR, 0)
         actions.add(_add_dup2, 0, 1)
         actions.add(_add_dup2, 0, 2)
+        if stdin is not None:
+            actions.add(_add_dup2, stdin, 0)
         return _start(program, argv, env, cwd, actions, _SESSION_LEADER)
     finally:
         actions.close()

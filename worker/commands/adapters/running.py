@@ -80,11 +80,10 @@ class Adapter:
         from worker.commands.run import prefixed_environment
 
         env = prefixed_environment(ev, site)
-        if self.command.command_class == TERMINAL:
-            return spawn_on_terminal(ev, argv, env=env, span=site.span, accepted=accepted)
+        start = spawn_on_terminal if self.command.command_class == TERMINAL else spawn
         stdin = input_descriptor(ev, frame, site) if site.redirects else None
         try:
-            return spawn(ev, argv, stdin=stdin, env=env, span=site.span, accepted=accepted)
+            return start(ev, argv, stdin=stdin, env=env, span=site.span, accepted=accepted)
         finally:
             if stdin is not None:
                 os.close(stdin)
