@@ -1,0 +1,353 @@
+"""What a client or the sum of them may use, at each limit and one past it (chapter 70 §3.2, §15.3),
+and credentials that end while they are used (§7.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ipc.agent_methods import UploadBeginParams
+from ipc.jsonrpc import RpcError
+from supervisor.agent import connection as agent_connection
+from supervisor.agent.limits import (
+    FILE_BYTES_MAX,
+    OUTGOING_FRAMES_MAX,
+    STAGING_BYTES_MAX,
+    UPLOAD_IDLE_S,
+    UPLOADS_PER_CONNECTION_MAX,
+)
+from supervisor.agent.uploads import Uploads
+from supervisor.token_writer import create_token, revoke_token
+from tests.agent.client import Agent
+from tests.system.daemon import Daemon, wait_gone
+
+
+def daemon_with(config: str) -> Daemon:
+    daemon = Daemon()
+    daemon.state.mkdir(parents=True)
+    (daemon.state / "config.toml").write_text(config)
+    return daemon
+
+
+def worker_of(daemon: Daemon, session: str) -> int | None:
+    """The process of a live agent session, as the operator sees it."""
+    with daemon.wire() as wire:
+        wire.result("session.attach", {"session": "operator"})
+        for row in wire.result("session.list")["sessions"]:
+            if row["session"] == f"agent/{session}":
+                pid: int | None = row["pid"]
+                return pid
+    return None
+
+
+# --- sessions ------------------------------------------------------------------------------------
+
+
+def test_the_session_past_the_limit_is_refused_until_one_is_closed() -> None:
+    with (
+        daemon_with("[rpc]\nmax_sessions = 2\n") as daemon,
+        Agent(daemon.state / "daemon.sock") as agent,
+    ):
+        agent.initialize()
+        for name in ("one", "two"):
+            params = {"agent_alias": "shell", "session_id": name, "keep_siblings": True}
+            agent.result("session/new", params)
+        third = {"agent_alias": "shell", "session_id": "three", "keep_siblings": True}
+        error = agent.error("session/new", third)
+        assert error == {
+            "code": -32001,
+            "message": "Session limit reached",
+            "data": {"reason": "session_limit", "kind": "session_limit", "limit": 2},
+        }
+        agent.result("session/close", {"session_id": "one"})
+        agent.result("session/new", third)
+        # A closed one needs a place again when it is prompted.
+        assert agent.prompt("one", "1")["error"]["code"] == -32001
+
+
+def test_an_idle_session_is_put_away_and_comes_back_with_its_bindings() -> None:
+    with (
+        daemon_with("[rpc]\nidle_session_secs = 1\n") as daemon,
+        Agent(daemon.state / "daemon.sock") as agent,
+    ):
+        agent.initialize()
+        agent.result("session/new", {"agent_alias": "shell", "session_id": "sleepy"})
+        agent.prompt("sleepy", "let n = 41")
+        pid = worker_of(daemon, "sleepy")
+        assert pid is not None
+        assert wait_gone([pid], 10) == []
+        shown = agent.result("session/messages", {"session_id": "sleepy"})
+        assert any(row["content"] == "let n = 41" for row in shown["messages"])
+        assert agent.prompt("sleepy", "n + 1")["result"]["content"] == "42"
+
+
+def test_a_turn_that_runs_is_not_idle() -> None:
+    with (
+        daemon_with("[rpc]\nidle_session_secs = 1\n") as daemon,
+        Agent(daemon.state / "daemon.sock") as agent,
+    ):
+        agent.initialize()
+        agent.result("session/new", {"agent_alias": "shell", "session_id": "busy"})
+        assert agent.prompt("busy", "sh -c 'sleep 2.5; echo done'")["result"]["content"] == "done\n"
+
+
+# --- a client that does not read -----------------------------------------------------------------
+
+
+class Silent:
+    """An endpoint that serves nothing and notes the end of its connection."""
+
+    def __init__(self) -> None:
+        self.connection: agent_connection.AgentConnection | None = None
+        self.gone = asyncio.Event()
+
+    def opened(self, connection: agent_connection.AgentConnection) -> None:
+        connection.admitted = True
+        self.connection = connection
+
+    def serve(self, connection: object, request: object) -> None:
+        raise AssertionError("nothing is asked")
+
+    def closed(self, connection: object) -> None:
+        self.gone.set()
+
+
+async def test_a_frame_that_is_not_taken_in_time_ends_the_connection_and_its_producers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a bare connection, since nobody waits thirty seconds in a test."""
+    monkeypatch.setattr(agent_connection, "WRITE_STALL_S", 0.2)
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    silent = Silent()
+    endpoint = cast(agent_connection.Endpoint, silent)
+    await loop.create_connection(
+        lambda: agent_connection.AgentConnection(endpoint, loop, 1), sock=ours
+    )
+    connection = silent.connection
+    assert connection is not None
+    frame = json.dumps({"x": "y" * 1_000_000}).encode()
+    for _ in range(OUTGOING_FRAMES_MAX + 1):
+        assert connection.has_room()
+        connection.notify("session/update", frame)
+    # One is with the transport, 64 wait: whoever produces more waits for room.
+    assert not connection.has_room()
+    producer = loop.create_task(connection.room())
+    question = loop.create_task(connection.request("elicitation/create", b"{}", 60))
+    await asyncio.wait_for(silent.gone.wait(), 10)
+    await asyncio.wait_for(producer, 1)
+    with pytest.raises(agent_connection.NoAnswer):
+        await question
+    assert not connection.open
+    theirs.close()
+
+
+async def test_a_client_that_reads_slowly_but_reads_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agent_connection, "WRITE_STALL_S", 0.5)
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    silent = Silent()
+    endpoint = cast(agent_connection.Endpoint, silent)
+    await loop.create_connection(
+        lambda: agent_connection.AgentConnection(endpoint, loop, 1), sock=ours
+    )
+    connection = silent.connection
+    assert connection is not None
+    frame = json.dumps({"x": "y" * 400_000}).encode()
+    begun, got = loop.time(), 0
+    for _ in range(4):
+        connection.notify("session/update", frame)
+    # A frame each 0.3 s: all of them take longer than a stall, none of them does.
+    while got < 4:
+        left = await loop.sock_recv(theirs, 1 << 20)
+        got += left.count(b"\n")
+        if b"\n" in left:
+            await asyncio.sleep(0.3)
+    assert loop.time() - begun > 0.5
+    assert connection.open and not silent.gone.is_set()
+    connection.abort()
+    theirs.close()
+
+
+# --- staging -------------------------------------------------------------------------------------
+
+
+def begin(agent: Agent, session: str, size: int) -> dict[str, Any]:
+    return agent.request("file/upload/begin", {"session_id": session, "size_bytes": size})
+
+
+def test_all_uploads_together_have_256_mib(
+    agent: Agent, session: str, connect: Callable[[], Agent]
+) -> None:
+    charge = len(session) + len("shell")
+    whole, rest = divmod(STAGING_BYTES_MAX, FILE_BYTES_MAX + charge)
+    client = agent
+    for number in range(whole):
+        if number and number % UPLOADS_PER_CONNECTION_MAX == 0:
+            client = connect()
+            client.initialize()
+        assert "result" in begin(client, session, FILE_BYTES_MAX)
+    other = connect()
+    other.initialize()
+    past = begin(other, session, rest - charge + 1)
+    assert past["error"]["code"] == -32602
+    assert "staging too many uploads" in past["error"]["message"]
+    assert "result" in begin(other, session, rest - charge)
+    assert "error" in begin(other, session, 0)
+    # What a connection had staged is free when it ends.
+    client.close()
+    deadline = time.monotonic() + 10
+    while "error" in begin(other, session, 0):
+        assert time.monotonic() < deadline
+
+
+class Clock:
+    """A loop's clock and timers, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Any:
+        entry = (self.now + seconds, call)
+        self.timers.append(entry)
+
+        class Handle:
+            def cancel(_self) -> None:  # noqa: N805
+                self.timers.remove(entry)
+
+        return Handle()
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        for at, call in list(self.timers):
+            if at <= self.now and (at, call) in self.timers:
+                self.timers.remove((at, call))
+                call()
+
+
+class Live:
+    id, owner, alias = "s", None, "shell"
+
+
+def staged(uploads: Uploads, size: int) -> str:
+    params = UploadBeginParams(session_id="s", size_bytes=size)
+    return uploads.begin(cast(Any, object()), cast(Any, Live()), params).id
+
+
+def fill(uploads: Uploads) -> None:
+    with pytest.raises(RpcError, match="staging too many uploads"):
+        while True:
+            staged(uploads, FILE_BYTES_MAX)
+
+
+def test_uploads_idle_for_five_minutes_make_room_and_not_a_moment_earlier() -> None:
+    clock = Clock()
+    uploads = Uploads(cast(Any, clock))
+    fill(uploads)
+    clock.now += UPLOAD_IDLE_S
+    with pytest.raises(RpcError, match="staging too many uploads"):
+        staged(uploads, FILE_BYTES_MAX)
+    clock.now += 0.001
+    staged(uploads, FILE_BYTES_MAX)
+
+
+def test_the_sweep_discards_idle_uploads_each_minute() -> None:
+    clock = Clock()
+    uploads = Uploads(cast(Any, clock))
+    connection = object()
+    params = UploadBeginParams(session_id="s", size_bytes=5)
+    upload = uploads.begin(cast(Any, connection), cast(Any, Live()), params)
+    for _ in range(5):
+        clock.pass_time(60)
+        assert uploads.find(cast(Any, connection), upload.id) is upload
+    clock.pass_time(60)
+    with pytest.raises(RpcError, match="Unknown or expired upload"):
+        uploads.find(cast(Any, connection), upload.id)
+    assert clock.timers == []
+
+
+# --- credentials ---------------------------------------------------------------------------------
+
+BEARER_POLICY = """
+version = 1
+[principal."agent:bearer"]
+fs.read = ["/**"]
+fs.write = ["/tmp/**"]
+proc_spawn = ["*"]
+env_read = ["*"]
+session_write = true
+journal_read = true
+time = true
+opaque = "allow"
+auto_apply = "in-grant"
+"""
+BEARER_USER = """
+[permission_profiles.p]
+allowed_agents = ["*"]
+allowed_tools = ["*"]
+[permission_profiles.p.grants]
+system = ["read"]
+sessions = ["create", "read", "update", "delete", "execute"]
+tools = ["execute"]
+[users.bearer]
+permission_profiles = ["p"]
+principal_id = "agent:bearer"
+"""
+
+
+def bearer(daemon: Daemon) -> tuple[str, str]:
+    secret, token = create_token(
+        daemon.state / "tokens.json", "agent:bearer", "default", [], now_ns=time.time_ns(),
+        ttl_s=None,
+    )  # fmt: skip
+    return secret, token.id
+
+
+def test_a_token_revoked_during_a_turn_ends_it_at_its_next_call(tmp_path: Path) -> None:
+    policy = tmp_path / "leash.toml"
+    policy.write_text(BEARER_POLICY)
+    daemon = Daemon("--policy", str(policy))
+    daemon.state.mkdir(parents=True)
+    (daemon.state / "config.toml").write_text(BEARER_USER)
+    with daemon, Agent(daemon.state / "daemon.sock") as agent:
+        secret, token = bearer(daemon)
+        assert agent.initialize(auth_token=secret)["principal_id"] == "agent:bearer"
+        workspace = tmp_path / "work"
+        workspace.mkdir()
+        agent.result(
+            "session/new",
+            {"agent_alias": "shell", "session_id": "b", "workspace": str(workspace)},
+        )
+        running = agent.send("session/prompt", {"session_id": "b", "prompt": "sleep 60s"})
+        agent.until("turn_started")
+        queued = agent.send("session/prompt", {"session_id": "b", "prompt": "2"})
+        revoke_token(daemon.state / "tokens.json", token, time.time_ns())
+        deadline = time.monotonic() + 10
+        while True:
+            error = agent.request("status").get("error")
+            if error is not None:
+                break
+            assert time.monotonic() < deadline, "the revocation is not seen"
+        assert (error["code"], error["data"]["kind"]) == (-32010, "credential_rejected")
+        # The turn that runs is not interrupted; an operator ends it, and the queued one is refused.
+        with Agent(daemon.state / "daemon.sock") as human:
+            human.initialize()
+            assert human.result("session/state", {"session_id": "b"})["state"] == "running"
+            assert human.result("session/cancel", {"session_id": "b"})
+        agent.wait(running)
+        assert agent.wait(queued)["error"]["code"] == -32010
