@@ -117,7 +117,8 @@ def set_size(terminal: int, columns: int, rows: int) -> None:
 
 
 def on_terminal(name: str, stdin: int | None = None) -> launch.Launch:
-    """A launch on the named terminal, perhaps with another standard input, for `worker.commands.spawn.start`."""
+    """A launch on the named terminal, perhaps with another standard input, for
+    `worker.commands.spawn.start`."""
 
     def launch_program(
         program: bytes, argv: list[bytes], env: Mapping[bytes, bytes], cwd: str
