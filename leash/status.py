@@ -21,7 +21,8 @@ SEATBELT: Final = "C"
 NONE: Final = "none"
 NOT_APPLIED: Final = "sandbox was requested but not applied — child runs WITHOUT OS confinement"
 _UNAVAILABLE: Final = {
-    "A": "Landlock is available; nothing is confined for this principal",
+    "A": "Landlock is available, enforcement of host names and UDP unavailable; nothing is confined "
+    "for this principal",
     "B": "Landlock is unavailable on this kernel",
     "C": "Seatbelt profile is not installed: nothing is confined for this principal",
     "D": "no backend on this platform: policy is advisory",
@@ -150,11 +151,8 @@ def _dimensions(confined: Confinement, backend: Backend) -> dict[str, Any]:
         "ipc_scope": _dimension(confined.any, backend.scopes, "landlock_scope"),
         "signal_scope": _dimension(confined.any, backend.scopes, "landlock_scope"),
         "privileges": _dimension(confined.any, backend.tier in ("A", "B"), "no_new_privs"),
-        "evaluator": {
-            "requested": confined.any,
-            "enforced": evaluator,
-            "mode": "landlock_thread" if evaluator else "checks" if confined.any else NONE,
-        },
+        # The checks of chapter 50 §8 act on every confined principal, wherever it runs.
+        "evaluator": _dimension(confined.any, True, "landlock_thread" if evaluator else "checks"),
         "resources": {
             "requested": False,
             "enforced": False,

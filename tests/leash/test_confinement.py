@@ -100,8 +100,15 @@ def test_every_dimension_speaks_for_itself(
     assert caps_enforced(confined, backend) is caps
     assert (NOT_APPLIED in found["detail"]) is (not caps)
     for dimension in found["dimensions"].values():
-        assert (dimension["mode"] == "none") <= (not dimension["enforced"])
+        assert (dimension["mode"] == "none") is (not dimension["enforced"])
         assert dimension["enforced"] <= dimension["requested"]
+
+
+def test_where_no_thread_is_confined_checks_hold_the_evaluator() -> None:
+    pinned = status(_confined('proc_spawn = ["git"]'), LANDLOCK)["dimensions"]["evaluator"]
+    assert pinned == {"requested": True, "enforced": True, "mode": "checks"}
+    free = status(Confinement(), LANDLOCK)["dimensions"]["evaluator"]
+    assert free == {"requested": False, "enforced": False, "mode": "none"}
 
 
 def test_any_port_is_reported_as_not_enforced() -> None:
@@ -113,7 +120,8 @@ def test_any_port_is_reported_as_not_enforced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tier", "word"), [("B", "unavailable"), ("C", "not installed"), ("D", "advisory")]
+    ("tier", "word"),
+    [("A", "unavailable"), ("B", "unavailable"), ("C", "not installed"), ("D", "advisory")],
 )
 def test_without_confinement_the_detail_says_what_the_host_lacks(tier: str, word: str) -> None:
     found = status(Confinement(), Backend(tier))

@@ -61,6 +61,10 @@ def test_installed_command_runs_from_anywhere(wheel: Path, tmp_path: Path) -> No
 
     assert output(prefix / "bin" / "shoal", "--version") == f"shoal {VERSION}"
     assert output(sys.executable, "-m", "shoal", "--version") == f"shoal {VERSION}"
+    refused = subprocess.run(
+        [prefix / "bin" / "shoal-sandbox-exec"], env=environ, capture_output=True, check=False
+    )
+    assert (refused.returncode, refused.stderr) == (126, b"shoal-sandbox-exec: missing command\n")
     code = "import ipc.client.autostart as a; print(a.PROGRAM, a.PROGRAM.exists())"
     assert output(sys.executable, "-c", code) == f"{site / 'shoal.py'} True"
 
