@@ -1,15 +1,19 @@
-"""What judging costs: the verdict before a run, and a check at the moment of an effect.
+"""What authority costs: the verdict before a run, a check at the moment of an effect, confinement.
 
 The verdict is part of every `exec`, so there is no run without it to compare with: its work is
-measured by itself and set in relation to the median of `exec 6 * 7` of the same run.
+measured by itself and set in relation to the median of `exec 6 * 7` of the same run. What a program
+costs is measured in a confined and in a free session of one daemon, in turns.
 
 Failure: a daemon that does not start fails the benchmark.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -22,12 +26,26 @@ from ipc.messages import Call, Caller, PolicyEntry
 from leash.effects import files
 from leash.plan import NOTHING
 from leash.policy import PERMISSIVE, Policy
+from supervisor.token_writer import create_token
 from tests.system.daemon import Daemon
 from worker.authority import Hosts, Policies
 from worker.evaluate.host import Host
 from worker.verdicts import verdict_of
 
 ROUNDS: Final = 2000
+PROGRAMS: Final = 300
+WARM_UP_PROGRAMS: Final = 20
+CONFINED: Final = """
+[principal."uid:{uid}"]
+opaque = "allow"
+auto_apply = "in-grant"
+[principal.agent]
+opaque = "allow"
+auto_apply = "in-grant"
+fs.read = ["{place}/**"]
+fs.write = ["{place}/**"]
+net_connect = ["127.0.0.1:443"]
+"""
 REPEATS: Final = 5
 AGENT: Final = Policy(
     fs_read=("/srv/app/**",),
@@ -61,7 +79,33 @@ def judging() -> list[Row]:
     effect = files("fs_read", ["/srv/app/src/main.c"])
     check_s = _seconds(lambda: host.authority.check(effect))
     rows.append(Row("authority", "check of one file, an agent", check_s * 1e6, "µs"))
-    return rows
+    return [*rows, *_programs()]
+
+
+def _programs() -> list[Row]:
+    """A program of a confined principal against the same one of the local human."""
+    with tempfile.TemporaryDirectory() as place:
+        policy = Path(place) / "leash.toml"
+        policy.write_text(CONFINED.format(uid=os.geteuid(), place=place))
+        with Daemon("--policy", str(policy), "--log-level", "warn") as daemon:
+            bearer, _ = create_token(
+                daemon.state / "tokens.json", "agent", "", [], now_ns=time.time_ns(), ttl_s=None
+            )
+            free, confined = daemon.wire(), daemon.wire()
+            free.result("session.attach", {"session": "free"})
+            confined.result("session.attach", {"session": "confined", "token": bearer})
+            samples: dict[str, list[float]] = {"free": [], "confined": []}
+            for number in range(PROGRAMS + WARM_UP_PROGRAMS):
+                for name, wire in (("free", free), ("confined", confined)):
+                    started = time.perf_counter()
+                    wire.result("exec", {"src": "^true"})
+                    if number >= WARM_UP_PROGRAMS:
+                        samples[name].append(time.perf_counter() - started)
+    free_s, confined_s = median(samples["free"]), median(samples["confined"])
+    return [
+        Row("authority", "a program, confined", confined_s * 1e6, "µs", "the same, free",
+            confined_s / free_s, "at most", 1.15)
+    ]  # fmt: skip
 
 
 def _session(policy: Policy) -> Any:

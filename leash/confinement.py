@@ -9,8 +9,10 @@ Failure: none. A principal without a policy is confined to nothing at all.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from leash.effects import ANY
@@ -67,9 +69,20 @@ _NOTHING_GRANTED: Final = Policy(given=frozenset((*PATH_KEYS, *NET_KEYS)))
 
 def confinement(standing: Standing) -> Confinement:
     """What the standing's work is to be confined to."""
-    policy = standing.policy or _NOTHING_GRANTED
+    asked = _asked(standing.policy or _NOTHING_GRANTED, standing.caps)
+    return replace(
+        asked,
+        read=_existing(asked.read),
+        write=_existing(asked.write),
+        delete=_existing(asked.delete),
+    )
+
+
+@lru_cache(maxsize=256)
+def _asked(policy: Policy, caps: tuple[str, ...]) -> Confinement:
+    """The same with all roots, whether they exist now or not."""
     granted = {
-        key: getattr(policy, key) if caps_admit(standing.caps, key) else ()
+        key: getattr(policy, key) if caps_admit(caps, key) else ()
         for key in (*PATH_KEYS, *NET_KEYS)
     }
     filesystem = (_present(policy, PATH_KEYS) or policy.hermetic) and not all(
@@ -87,6 +100,10 @@ def confinement(standing: Standing) -> Confinement:
         programs=policy.proc_spawn,
         hermetic=policy.hermetic,
     )
+
+
+def _existing(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(path for path in paths if os.path.exists(path))
 
 
 def _present(policy: Policy, keys: Iterable[str]) -> bool:

@@ -148,6 +148,20 @@ def rules_for(
     return Rules(paths, confined.connect.held, confined.listen.held)
 
 
+def distinct(base: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """The same base with fewer rules: without what another of its directories holds already, by the
+    place it really is. Every rule costs each session time at its start."""
+    places = [(os.path.realpath(path), access) for path, access in base]
+    return tuple(
+        entry
+        for number, (entry, (place, access)) in enumerate(zip(base, places, strict=True))
+        if (place, access) not in places[:number]
+        and not any(
+            access & ~wider == 0 and place.startswith(above + "/") for above, wider in places
+        )
+    )
+
+
 def handled_rights(version: int) -> int:
     """Every file system right an ABI knows."""
     return _FIRST_RIGHTS | sum(right for since, right in _NEWER_RIGHTS if version >= since)

@@ -351,6 +351,6 @@ _READERS: Final[dict[str, Callable[[_Reader, str, Any], Any]]] = {
 
 
 def roots(patterns: tuple[str, ...]) -> list[str]:
-    """The concrete roots of path patterns that exist now, sorted and without duplicates."""
+    """The concrete roots of path patterns, sorted and without duplicates."""
     found = {root for pattern in patterns if (root := concrete_root(pattern)) is not None}
-    return sorted(root for root in found if os.path.exists(root))
+    return sorted(found)

@@ -21,8 +21,8 @@ SEATBELT: Final = "C"
 NONE: Final = "none"
 NOT_APPLIED: Final = "sandbox was requested but not applied — child runs WITHOUT OS confinement"
 _UNAVAILABLE: Final = {
-    "A": "Landlock is available, enforcement of host names and UDP unavailable; nothing is confined "
-    "for this principal",
+    "A": "Landlock is available, enforcement of host names and UDP unavailable; nothing is "
+    "confined for this principal",
     "B": "Landlock is unavailable on this kernel",
     "C": "Seatbelt profile is not installed: nothing is confined for this principal",
     "D": "no backend on this platform: policy is advisory",

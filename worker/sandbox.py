@@ -55,10 +55,13 @@ _INSTALLATION: Final = tuple(
         )
     )
 )
-_WORKER_BASE: Final = (
-    *landlock.CHILD_BASE,
-    *landlock.WORKER_BASE,
-    *((path, landlock.BASE_READ) for path in _INSTALLATION),
+_CHILD_BASE: Final = landlock.distinct(landlock.CHILD_BASE)
+_WORKER_BASE: Final = landlock.distinct(
+    (
+        *landlock.CHILD_BASE,
+        *landlock.WORKER_BASE,
+        *((path, landlock.BASE_READ) for path in _INSTALLATION),
+    )
 )
 
 
@@ -82,15 +85,19 @@ class Domain:
 
     def launch(self, start: Callable[[Mapping[bytes, bytes]], T], env: Mapping[bytes, bytes]) -> T:
         """Start a program with the rules of children; `start` gets the environment it has."""
+        if self.confined.hermetic:
+            self._refuse_less()
+        private = self._sandbox.private
+        given = {**env, b"TMPDIR": os.fsencode(private)} if private else env
+        return _done_by(self._starts, lambda: start(given))
+
+    def _refuse_less(self) -> None:
         missing = shortfall(self.confined, self._sandbox.backend)
-        if self.confined.hermetic and missing is not None:
+        if missing is not None:
             raise raised(
                 "custom",
                 "hermetic sandbox requested but cannot be fully enforced on this host: " + missing,
             )
-        private = self._sandbox.private
-        given = {**env, b"TMPDIR": os.fsencode(private)} if private else env
-        return _done_by(self._starts, lambda: start(given))
 
     def close(self) -> None:
         """End the threads when what they do is done."""
@@ -111,7 +118,7 @@ class Domain:
 
     def _serve_starts(self) -> None:
         try:
-            self._sandbox.restrict(self.confined, landlock.CHILD_BASE)
+            self._sandbox.restrict(self.confined, _CHILD_BASE)
         except OSError as failure:
             _refuse(self._starts, _unenforced(failure))
         else:
@@ -119,8 +126,9 @@ class Domain:
 
 
 class Sandbox:
-    # `base` is the domain of the whole process, made once by `enter`, in the only thread there is
-    # then. `_domains` are the callers' by principal and caps, least used first, under `_lock`.
+    # `base` is the domain of the whole process, made once by `enter` for the standing `_owner`, in
+    # the only thread there is then. `_domains` are the callers' by principal and caps, least used
+    # first, under `_lock`.
     # `_making` is served by a thread in the domain of the process, where every other begins: the
     # thread that happens to ask may be confined itself.
 
@@ -128,6 +136,7 @@ class Sandbox:
         self.backend = this_host() if backend is None else backend
         self.private = ""
         self.base: Domain | None = None
+        self._owner: Standing | None = None
         self._search_path = b""
         self._making: queue.SimpleQueue[_Job | None] | None = None
         self._lock = threading.Lock()
@@ -143,6 +152,7 @@ class Sandbox:
             return
         self._prepare()
         self.restrict(confined, _WORKER_BASE)
+        self._owner = owner
         self.base = Domain(self, confined, own_thread=False)
 
     def settle(self) -> None:
@@ -152,7 +162,7 @@ class Sandbox:
 
     def domain(self, standing: Standing) -> Domain | None:
         """Where the work of a principal belongs, None when it belongs wherever the process is."""
-        if standing.unrestricted:
+        if standing.unrestricted or standing == self._owner:
             return self.base
         confined = confinement(standing)
         base = self.base.confined if self.base is not None else NOTHING_CONFINED
@@ -216,19 +226,23 @@ class Sandbox:
 
 
 class _Job:
+    """`done` is held until the work is: a lock wakes its one waiter at half the cost of an event,
+    and every program of a confined principal waits here."""
+
     __slots__ = ("done", "error", "function", "result")
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
         self.result: Any = None
         self.error: BaseException | None = None
-        self.done = threading.Event()
+        self.done = threading.Lock()
+        self.done.acquire()
 
 
 def _done_by(jobs: queue.SimpleQueue[_Job | None], function: Callable[[], T]) -> T:
     job = _Job(function)
     jobs.put(job)
-    job.done.wait()
+    job.done.acquire()
     if job.error is not None:
         raise job.error
     result: T = job.result
@@ -241,13 +255,13 @@ def _serve(jobs: queue.SimpleQueue[_Job | None]) -> None:
             job.result = job.function()
         except BaseException as failure:  # noqa: BLE001 - raised again in the thread that waits
             job.error = failure
-        job.done.set()
+        job.done.release()
 
 
 def _refuse(jobs: queue.SimpleQueue[_Job | None], reason: Raised) -> None:
     while (job := jobs.get()) is not None:
         job.error = reason
-        job.done.set()
+        job.done.release()
 
 
 @contextlib.contextmanager

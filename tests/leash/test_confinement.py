@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from leash import landlock
 from leash.confinement import Confinement, Ports, confinement
 from leash.limits import CgroupTree, GroupLimits
 from leash.policy import PERMISSIVE, parse
@@ -211,3 +212,19 @@ def test_nothing_is_limited_where_nothing_is_delegated(tmp_path: Path) -> None:
     _tree(tmp_path, "io")
     assert CgroupTree.open(tmp_path) is None
     assert CgroupTree.open(tmp_path / "missing") is None
+
+
+def test_a_base_keeps_what_no_wider_directory_of_it_holds(tmp_path: Path) -> None:
+    for name in ("a/b", "c"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    wide, narrow = landlock.GRANT_READ, landlock.BASE_READ
+    base = [
+        (f"{tmp_path}/a", wide),
+        (f"{tmp_path}/a/b", narrow),
+        (f"{tmp_path}/link", wide),
+        (f"{tmp_path}/a/b", landlock.BASE_DEVICE),
+        (f"{tmp_path}/c", narrow),
+        (f"{tmp_path}/ab", narrow),
+    ]
+    assert landlock.distinct(base) == (base[0], base[3], base[4], base[5])

@@ -19,14 +19,14 @@ LAUNCHER = [sys.executable, "-m", "leash.sandbox_exec"]
 needs_landlock = pytest.mark.skipif(landlock.abi() < 4, reason="needs Landlock with TCP ports")
 
 
-def launch(*words: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+def launch(*words: object, close_fds: bool = True) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*LAUNCHER, *map(str, words)],
         capture_output=True,
         text=True,
         check=False,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
-        **options,  # type: ignore[call-overload]
+        close_fds=close_fds,
     )
 
 
