@@ -9,13 +9,13 @@ Failure: none; whatever is not granted is denied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 from leash.effects import ANY, FS_KINDS, FS_READ, KINDS, NAME_KINDS, Effect, os_path, request_kind
-from leash.patterns import compiled
+from leash.patterns import compiled, concrete_root
 from leash.plan import unattended_reversible
 from leash.policy import Policy
 
@@ -182,10 +182,10 @@ def connect_granted(grants: Iterable[str], host: str, port: int) -> bool:
     return False
 
 
-def spawn_granted(policy: Policy, bin_hash: str, argv0: str, path: str | None = None) -> bool:
+def spawn_granted(policy: Policy, bin_hash: str, argv0: str, own: bool | None = None) -> bool:
     """Whether the program list admits a program: by content hash, by the name as written, or by its
-    last component. A bare name does not admit a file that the principal could write itself; `path`
-    is the resolved file, when it is known."""
+    last component. A bare name does not admit a file that the principal could write itself; `own`
+    says whether it could, None when only the name as written is known."""
     name = argv0.rpartition("/")[2]
     for entry in policy.proc_spawn:
         if not entry:
@@ -195,14 +195,25 @@ def spawn_granted(policy: Policy, bin_hash: str, argv0: str, path: str | None = 
         if "/" in entry:
             if entry == argv0:
                 return True
-        elif entry == name and not _own_file(policy, argv0, path):
+        elif entry == name and not (may_write(policy, argv0) if own is None else own):
             return True
     return False
 
 
-def _own_file(policy: Policy, argv0: str, path: str | None) -> bool:
-    file = path if path is not None else argv0
-    return file.startswith("/") and path_granted(policy.fs_write, file, read=False)
+def may_write(policy: Policy, path: str, resolve: Callable[[str], str] = str) -> bool:
+    """Whether a principal, or a program it starts, could change a file: programs are held to whole
+    trees, so what counts is the root of a grant, not its pattern alone. `resolve` gives the real
+    path of a root."""
+    if not path.startswith("/"):
+        return False
+    if path_granted(policy.fs_write, path, read=False):
+        return True
+    roots = (concrete_root(pattern) for pattern in policy.fs_write)
+    return any(
+        (path + "/").startswith(resolve(root).rstrip("/") + "/")
+        for root in roots
+        if root is not None
+    )
 
 
 def may_approve(approver: Standing, owner: str, *, local_human: bool) -> bool:

@@ -32,13 +32,14 @@ from leash.effects import (
     unit,
 )
 from leash.patterns import concrete_root
-from leash.pins import open_pinned
+from leash.pins import open_pinned, sealed
 from leash.policy import Policy
 from leash.verdict import (
     ALLOW,
     APPROVAL,
     Standing,
     caps_admit,
+    may_write,
     path_granted,
     spawn_granted,
 )
@@ -186,7 +187,12 @@ def _pinned(pinning: Sequence[Standing], request: SpawnRequest) -> Admission:
     path = os.path.join(request.cwd, request.path)
     file = open_pinned(path)
     try:
-        _check_pins(pinning, request, file.digest, path)
+        own = _own_file(pinning, os.path.realpath(path))
+        if own:
+            # Whoever starts it can write to it meanwhile.
+            original, file = file, sealed(file)
+            os.close(original.fd)
+        _check_pins(pinning, request, file.digest, own)
     except BaseException:
         os.close(file.fd)
         raise
@@ -198,13 +204,21 @@ def _pinned(pinning: Sequence[Standing], request: SpawnRequest) -> Admission:
     return Admission(file.program, _environment(pinning, request), (file.fd,), check)
 
 
-def _check_pins(pinning: Sequence[Standing], request: SpawnRequest, digest: str, path: str) -> None:
+def _own_file(pinning: Sequence[Standing], path: str) -> bool:
+    """Whether one of the principals could change the program itself."""
+    return any(
+        standing.policy is not None and may_write(standing.policy, path, os.path.realpath)
+        for standing in pinning
+    )
+
+
+def _check_pins(pinning: Sequence[Standing], request: SpawnRequest, digest: str, own: bool) -> None:
     for standing in pinning:
         policy = standing.policy
         assert policy is not None
         # A program is started by a plan that holds it, or one that holds anything.
         by_caps = caps_admit(standing.caps, PROC_SPAWN) or caps_admit(standing.caps, OPAQUE)
-        admitted = by_caps and spawn_granted(policy, digest, request.argv0, os.path.realpath(path))
+        admitted = by_caps and spawn_granted(policy, digest, request.argv0, own)
         if not admitted:
             raise spawn_denied(request.argv0, standing.principal, request.span)
 

@@ -8,7 +8,7 @@ import pytest
 
 from leash.effects import files
 from leash.policy import PERMISSIVE, Policy
-from leash.verdict import ALLOW, APPROVAL, DENY, Standing, caps_admit, judge, may_approve
+from leash.verdict import ALLOW, APPROVAL, DENY, Standing, caps_admit, judge, may_approve, may_write
 from leash.verdict import spawn_granted as granted
 
 HASH = "5f" * 32
@@ -69,7 +69,7 @@ def test_one_effect(policy: Policy | None, effect: dict[str, Any], expected: str
 
 
 @pytest.mark.parametrize(
-    ("entry", "digest", "argv0", "path", "expected"),
+    ("entry", "digest", "argv0", "own", "expected"),
     [
         (HASH, HASH, "x", None, True),
         ("", "", "", None, False),
@@ -78,16 +78,38 @@ def test_one_effect(policy: Policy | None, effect: dict[str, Any], expected: str
         ("/usr/bin/git", "", "/usr/bin/git", None, True),
         ("/usr/bin/git", "", "git", None, False),
         ("git", "", "/work/git", None, False),
-        ("git", "", "git", "/work/git", False),
-        (HASH, HASH, "git", "/work/git", True),
-        ("/work/git", "", "/work/git", "/work/git", True),
+        ("git", "", "git", True, False),
+        ("git", "", "git", False, True),
+        (HASH, HASH, "git", True, True),
+        ("/work/git", "", "/work/git", True, True),
     ],
 )
 def test_a_program_matches_by_hash_name_or_path(
-    entry: str, digest: str, argv0: str, path: str | None, expected: bool
+    entry: str, digest: str, argv0: str, own: bool | None, expected: bool
 ) -> None:
     policy = Policy(proc_spawn=(entry,), fs_write=("/work/**",))
-    assert granted(policy, digest, argv0, path) is expected
+    assert granted(policy, digest, argv0, own) is expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("/work/**", True),
+        # Programs are held to the root of a grant, whatever its pattern says.
+        ("/work/*.txt", True),
+        ("/work/bin/git", True),
+        ("/work/bin/git2", False),
+        ("/wor/**", False),
+        ("**/git", False),
+        ("link/**", False),
+        ("/link/**", True),
+    ],
+)
+def test_what_can_be_written_is_the_whole_tree_of_a_grant(pattern: str, expected: bool) -> None:
+    policy = Policy(fs_write=(pattern,))
+    resolved = {"/link": "/work"}
+    assert may_write(policy, "/work/bin/git", lambda root: resolved.get(root, root)) is expected
+    assert may_write(policy, "git") is False
 
 
 PROGRAMS: dict[str, tuple[list[dict[str, Any]], str]] = {

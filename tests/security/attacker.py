@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any, Final, Self
 
+from blake3 import blake3
+
 from supervisor.token_writer import create_token, revoke_token
 from tests.system.daemon import Daemon, Wire
 
@@ -24,6 +26,10 @@ LEAD: Final = "agent:lead"
 PLANNER: Final = "agent:planner"
 TWIN: Final = "agent:twin"
 PINNED: Final = "agent:pinned"
+
+# A program that the policy knows by its content alone.
+GENUINE: Final = b"#!/bin/sh\necho genuine\n"
+GENUINE_HASH: Final = blake3(GENUINE).hexdigest()
 
 POLICY: Final = """
 [principal."{human}"]
@@ -87,7 +93,7 @@ fs.read = ["{home}/pinned", "{home}/pinned/**"]
 fs.write = ["{home}/pinned/**"]
 env_write = ["A"]
 session_write = true
-proc_spawn = ["cat", "env", "{home}/tools/tool", "{home}/tools/script"]
+proc_spawn = ["cat", "env", "{home}/tools/tool", "{hash}"]
 opaque = "allow"
 auto_apply = "in-grant"
 """
@@ -103,7 +109,9 @@ class Fortress(Daemon):
         for name in ("shielded", "neighbour", "planner", "pinned", "tools", "human"):
             (self.home / name).mkdir(parents=True)
         self.policy_file = self.directory / "leash.toml"
-        self.policy_file.write_text(POLICY.format(human=human, home=self.home, port=port))
+        self.policy_file.write_text(
+            POLICY.format(human=human, home=self.home, port=port, hash=GENUINE_HASH)
+        )
         self._options = ("--policy", str(self.policy_file))
         self.tokens: dict[str, tuple[str, str]] = {}
 

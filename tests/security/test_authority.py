@@ -12,6 +12,7 @@ import pytest
 
 from ipc.methods import METHODS, Gate
 from tests.security.attacker import (
+    GENUINE,
     LEAD,
     NEIGHBOUR,
     PINNED,
@@ -267,6 +268,59 @@ def test_a_plan_of_a_revoked_token_is_not_applied(fortress: Fortress) -> None:
     assert not (fortress.home / "planner" / "revoked").exists()
 
 
+def test_runs_never_outnumber_approvals_whatever_races(fortress: Fortress) -> None:
+    """The owner plans again and applies while an approver approves: planning takes approvals
+    back, and each that is given lets one run through at most."""
+    place = fortress.home / "planner" / "counted"
+    src = f'"x".append("{place}")'
+    ref = _planned(fortress.attached(PLANNER, "counted"), src)
+    granted: list[dict[str, Any]] = []
+    ran: list[dict[str, Any]] = []
+    start = threading.Barrier(4)
+
+    def approve() -> None:
+        wire = fortress.attached(LEAD, "approving")
+        start.wait()
+        granted.extend(wire.request("cap.request", {"plan_ref": ref}) for _ in range(30))
+
+    def apply() -> None:
+        wire = fortress.attached(PLANNER, "counted")
+        start.wait()
+        ran.extend(wire.request("plan.apply", {"plan_ref": ref}) for _ in range(30))
+
+    def plan() -> None:
+        wire = fortress.attached(PLANNER, "counted")
+        start.wait()
+        for _ in range(30):
+            assert _planned(wire, src) == ref
+
+    threads = [threading.Thread(target=work) for work in (approve, apply, apply, plan)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    approvals = sum(answer["result"]["grant"] == "approved" for answer in granted)
+    runs = sum("result" in answer for answer in ran)
+    assert approvals == 30
+    assert 0 < runs <= approvals
+    assert len(place.read_text()) == runs
+    # What is left of the last approval is one run, or none.
+    wire = fortress.attached(PLANNER, "counted")
+    left = [_code(wire.request("plan.apply", {"plan_ref": ref})) for _ in range(3)]
+    assert left[1:] == [APPROVAL_REQUIRED] * 2
+
+
+def test_an_attachment_that_changes_its_principal_takes_nothing_along(fortress: Fortress) -> None:
+    wire = fortress.attached(PLANNER, "changing")
+    ref = _planned(wire, f'touch "{fortress.home}/planner/changed"')
+    fortress.attached(None, "approver").result("cap.request", {"plan_ref": ref})
+    bearer, _ = fortress.bearer(TWIN)
+    wire.result("session.attach", {"session": "changing", "token": bearer})
+    assert _code(wire.request("plan.apply", {"plan_ref": ref})) == LEASH_DENIED
+    assert ref not in str(wire.result("plan.list"))
+    assert not (fortress.home / "planner" / "changed").exists()
+
+
 # -- pinned programs ------------------------------------------------------------------------------
 
 
@@ -304,6 +358,53 @@ def test_a_bare_name_does_not_admit_a_file_the_principal_wrote(
 def test_no_library_is_loaded_into_a_pinned_program(fortress: Fortress, pinned: Wire) -> None:
     answer = run(pinned, 'with env: {LD_PRELOAD: "/tmp/evil.so", A: "kept"} { ^env }')
     assert "evil.so" not in str(answer), answer
+
+
+def test_a_program_that_is_swapped_all_the_time_is_never_run_as_another(
+    fortress: Fortress, pinned: Wire
+) -> None:
+    """The list admits a content; the attacker swaps the file under it as fast as it can."""
+    place = fortress.home / "pinned"
+    program, new = place / "hashed", place / "new"
+    evil = b"#!/bin/sh\necho swapped in\n"
+
+    def put(data: bytes) -> None:
+        new.write_bytes(data)
+        new.chmod(0o755)
+        new.replace(program)
+
+    put(GENUINE)
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            put(evil)
+            put(GENUINE)
+            program.write_bytes(evil)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        answers = [run(pinned, f"^{program}") for _ in range(60)]
+    finally:
+        stop.set()
+        swapping.join()
+    assert "swapped in" not in str([answer.get("result") for answer in answers])
+    put(evil)
+    assert run(pinned, f"^{program}")["error"]["data"]["code"] == "spawn_denied"
+    put(GENUINE)
+    assert "genuine" in run(pinned, f"^{program}")["result"]["render"]
+
+
+def test_an_own_script_does_not_start_through_a_listed_interpreter(
+    fortress: Fortress, pinned: Wire
+) -> None:
+    script = fortress.home / "pinned" / "own"
+    script.write_text("#!/usr/bin/env sh\necho through an interpreter\n")
+    script.chmod(0o755)
+    for src in (f"^{script}", "^./own", f'run("{script}")', "run ./own", f"spawn {{ ^{script} }}"):
+        answer = run(pinned, src + (".await()" if src.startswith("spawn") else ""))
+        assert "through an interpreter" not in str(answer), (src, answer)
 
 
 def test_a_program_that_changes_while_it_is_judged_does_not_start(tmp_path: Path) -> None:
