@@ -100,7 +100,9 @@ def test_a_program_matches_by_hash_name_or_path(
         ("/work/bin/git", True),
         ("/work/bin/git2", False),
         ("/wor/**", False),
-        ("**/git", False),
+        # A pattern without a root still counts where it matches.
+        ("**/git", True),
+        ("**/hg", False),
         ("link/**", False),
         ("/link/**", True),
     ],
