@@ -49,10 +49,13 @@ def agent_error(code: int, message: str, kind: str, /, **data: Any) -> RpcError:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A valid request; `id` is empty for a notification, `params` when the member is absent."""
+    """A valid request; `id` is empty for a notification, `params` when the member is absent.
+
+    `params` is a view of the frame: what carries a file is not copied once more.
+    """
 
     method: str
-    params: bytes
+    params: bytes | memoryview
     id: bytes
 
 
@@ -81,6 +84,7 @@ class Dropped:
 
 
 Frame = Request | Response | Refused | Dropped
+# Of a frame, without `params`.
 _Members = dict[str, bytes]
 
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -93,20 +97,24 @@ def classify(line: bytes) -> Frame:
     """What one line is. Bytes that are not UTF-8 count as replacement characters."""
     if not line.isascii():
         line = line.decode("utf-8", "replace").encode()
-    if line.count(b"[") + line.count(b"{") > JSON_DEPTH_MAX and nests_too_deep(line):
+    if nests_too_deep(line):
         return _parse_error(f"nesting exceeds {JSON_DEPTH_MAX} levels")
     try:
-        members = {name: bytes(raw) for name, raw in _members.decode(line).items()}
+        found = _members.decode(line)
     except msgspec.ValidationError:
         return _no_object(line)
     except (msgspec.DecodeError, RecursionError) as error:
         return _parse_error(str(error))
+    params = found.pop("params", None)
+    members: _Members = {name: bytes(raw) for name, raw in found.items()}
     answers = "result" in members or "error" in members
     method = members.get("method")
     if method is not None and _is_text(method) and not answers:
-        return _request(members, _text.decode(method))
+        return _request(
+            members, _text.decode(method), b"" if params is None else memoryview(params)
+        )
     if method is None and answers:
-        return _response(members)
+        return Dropped("malformed response") if params is not None else _response(members)
     return _ambiguous(members)
 
 
@@ -121,7 +129,7 @@ def _no_object(line: bytes) -> Frame:
     return _refused("frame must be a JSON object", NULL_ID)
 
 
-def _request(members: _Members, method: str) -> Frame:
+def _request(members: _Members, method: str, params: bytes | memoryview) -> Frame:
     raw_id = members.get("id", b"")
     echoed = raw_id if raw_id and _valid_id(raw_id) else NULL_ID
     wrong = _wrong_version(members)
@@ -129,7 +137,6 @@ def _request(members: _Members, method: str) -> Frame:
         return _refused(wrong, echoed)
     if raw_id and not _valid_id(raw_id):
         return _refused("id must be a string, number, or null", NULL_ID)
-    params = members.get("params", b"")
     if params and params[:1] not in (b"{", b"["):
         return _refused("params must be an object or array when present", echoed)
     return Request(method, params, raw_id)
@@ -139,7 +146,6 @@ def _response(members: _Members) -> Frame:
     raw_id = members.get("id", b"")
     if (
         _wrong_version(members) is not None
-        or "params" in members
         or not _valid_id(raw_id)
         or ("result" in members and "error" in members)
     ):

@@ -493,7 +493,7 @@ class Method:
         self.twins = twins
         self._fields = _Shape.of(params)
 
-    def decode(self, raw: bytes) -> Any:
+    def decode(self, raw: bytes | memoryview) -> Any:
         """The parameters of a call; empty `raw` means none. Raises RpcError."""
         if self.params is NoParams:
             return NoParams()

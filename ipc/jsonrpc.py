@@ -90,7 +90,7 @@ def decode_request(line: bytes) -> Request:
             line.decode("utf-8")
         except UnicodeDecodeError:
             raise MalformedFrame("utf8") from None
-    if line.count(b"[") + line.count(b"{") > JSON_DEPTH_MAX and nests_too_deep(line):
+    if nests_too_deep(line):
         raise MalformedFrame("json")
     try:
         return _decoder.decode(line)
@@ -107,6 +107,11 @@ def nests_too_deep(line: bytes) -> bool:
     from shrinking, and such a line is no JSON either way. The two kinds of brackets count as one:
     the decoder finds the pairs that do not match.
     """
+    # Few brackets cannot nest deeply. They are counted up to the last one: what comes behind it may
+    # be megabytes of text.
+    end = max(line.rfind(b"["), line.rfind(b"{")) + 1
+    if line.count(b"[", 0, end) + line.count(b"{", 0, end) <= JSON_DEPTH_MAX:
+        return False
     brackets = _STRING.sub(b"", line).translate(_ONE_KIND, _NOT_BRACKETS)
     for _ in range(JSON_DEPTH_MAX):
         if not brackets:

@@ -215,7 +215,9 @@ class AgentEndpoint:
                     method=request.method,
                 )
             if request.method == "initialize":
-                result = METHODS["initialize"].encode(self._initialize(connection, request.params))
+                result = METHODS["initialize"].encode(
+                    self._initialize(connection, bytes(request.params))
+                )
                 self._done(connection, request, result, None)
                 return
             call = self._checked(connection, request.method, method.grant or "")

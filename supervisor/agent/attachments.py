@@ -48,6 +48,12 @@ class Known(msgspec.Struct):
     path: str
 
 
+class WholeFile(FileEntry):
+    """An entry whose content is here already, and within the limits."""
+
+    data: bytes | bytearray = b""
+
+
 class StoreOrder(msgspec.Struct):
     """What a worker is asked to store; `known` is the session's index."""
 
@@ -98,6 +104,8 @@ def check_shapes(entries: list[FileEntry]) -> None:
     """What can be said without looking at content. Raises RpcError."""
     total = 0
     for index, entry in enumerate(entries):
+        if isinstance(entry, WholeFile):
+            continue
         if entry.data_b64 is None and entry.path is None:
             raise _refused("Each file entry must have either `data_b64` or `path`", index)
         if entry.data_b64 is None:

@@ -6,7 +6,6 @@ Failure: RpcError with the codes and texts of chapter 70 §15.
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ from ipc.agent_methods import (
     AttachParams,
     AttachResult,
     DirEntry,
-    FileEntry,
     FileResult,
     ListDirParams,
     ListDirResult,
@@ -109,7 +107,7 @@ async def commit(call: AgentCall, params: UploadCommitParams) -> FileResult:
     live = upload.live
     if endpoint.sessions.live.get(live.id) is not live or live.owner != upload.owner:
         raise attachments.replaced(live.id)
-    entry = FileEntry(data_b64=base64.b64encode(data).decode(), filename=upload.filename)
+    entry = attachments.WholeFile(data=data, filename=upload.filename)
     files = await attachments.store(
         endpoint, live, call.binding, [entry], method="file/upload/commit"
     )

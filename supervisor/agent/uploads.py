@@ -49,6 +49,8 @@ class Upload:
     charge: int
     touched_s: float
     data: bytearray
+    # Of what was received, so that nothing long is left to do at the end; None without `sha256`.
+    hasher: hashlib._Hash | None
     # The session went away: the bytes are gone, the name stays to say why.
     gone: bool = False
 
@@ -100,7 +102,7 @@ class Uploads:
         upload = Upload(
             secrets.token_hex(16), connection, live, live.owner, live.alias, params.size_bytes,
             name, params.sha256.lower() if params.sha256 else None, charge, self._loop.time(),
-            bytearray(),
+            bytearray(), hashlib.sha256() if params.sha256 else None,
         )  # fmt: skip
         self._staged[upload.id] = upload
         self._charged += charge
@@ -136,17 +138,18 @@ class Uploads:
         if held + len(piece) > upload.size:
             raise invalid_params(f"The chunk runs past the declared size of {upload.size} bytes")
         upload.data += piece
+        if upload.hasher is not None:
+            upload.hasher.update(piece)
         return len(upload.data)
 
-    def take(self, upload: Upload) -> bytes:
+    def take(self, upload: Upload) -> bytearray:
         """Take a complete upload out of staging. Raises RpcError."""
         if len(upload.data) < upload.size:
             raise invalid_params(f"Upload has {len(upload.data)} of {upload.size} declared bytes")
         self._drop(upload)
-        data = bytes(upload.data)
-        if upload.sha256 is not None and hashlib.sha256(data).hexdigest() != upload.sha256:
+        if upload.hasher is not None and upload.hasher.hexdigest() != upload.sha256:
             raise invalid_params("The content does not match its sha256; begin again")
-        return data
+        return upload.data
 
     def discard_connection(self, connection: AgentConnection) -> None:
         for upload in list(self._staged.values()):

@@ -39,6 +39,8 @@ _OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLO
 class Entry(msgspec.Struct):
     path: str | None = None
     data_b64: str | None = None
+    # Content that was decoded and checked before.
+    data: bytes | None = None
     filename: str | None = None
     mime_type: str | None = None
     source: str | None = None
@@ -112,6 +114,9 @@ def _refused(message: str, index: int | None) -> RpcError:
 
 
 def _content(entry: Entry, index: int) -> Content:
+    if entry.data is not None:
+        _check_size(len(entry.data), index)
+        return Content(entry.data, sanitised(entry.filename or "upload"), None, entry.mime_type)
     if entry.data_b64 is not None:
         try:
             data = binascii.a2b_base64(entry.data_b64, strict_mode=True)
