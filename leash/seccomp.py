@@ -1,12 +1,14 @@
-"""System calls a confined thread may not make: those that reach other processes past Landlock.
+"""System calls a confined thread may not make: those that reach past Landlock.
 
 Landlock holds files, ports, signals and tracing. What is left are calls that act on any process of
-the same user by its number (limits, priorities), keys that all processes of a user share, and calls
-that ordinary programs never make. The filter refuses these with EPERM and lets everything else
-through; a thread's own limits and priority stay its own business.
+the same user by its number (limits, priorities, scheduling), keys that all processes of a user
+share, ways to a TCP peer that Landlock does not see (other protocols that speak TCP, data sent with
+the first packet), and calls that ordinary programs never make or can do without. The filter refuses
+these and lets everything else through; a thread's own limits and priority stay its own business.
 
 Failure: OSError when the kernel refuses the filter. On a machine whose call numbers are not listed
-here nothing is filtered, and `available` says so.
+here nothing is filtered, and `available` says so. What is refused fails with the errors a kernel
+without it gives: EPERM, EPROTONOSUPPORT for a protocol, EOPNOTSUPP for data with the first packet.
 """
 
 from __future__ import annotations
@@ -22,12 +24,16 @@ from typing import Any, Final
 _PR_SET_SECCOMP: Final = 22
 _SECCOMP_MODE_FILTER: Final = 2
 _ALLOW: Final = 0x7FFF0000
-_REFUSE: Final = 0x00050000 | errno.EPERM
+_ERROR: Final = 0x00050000
+_REFUSE: Final = _ERROR | errno.EPERM
+_NO_PROTOCOL: Final = _ERROR | errno.EPROTONOSUPPORT
+_NO_OPERATION: Final = _ERROR | errno.EOPNOTSUPP
 
-# Classic BPF: load a word of the call's data, jump if equal or greater-or-equal, return.
+# Classic BPF: load a word of the call's data, jump by the word, return.
 _LOAD: Final = 0x20
 _JUMP_EQUAL: Final = 0x15
 _JUMP_GREATER_EQUAL: Final = 0x35
+_JUMP_BITS: Final = 0x45
 _RETURN: Final = 0x06
 _INSTRUCTION: Final = struct.Struct("=HBBI")
 
@@ -53,7 +59,9 @@ _MACHINES: Final = {
         {
             "prlimit64": 302, "setpriority": 141, "ioprio_set": 251, "add_key": 248,
             "request_key": 249, "keyctl": 250, "bpf": 321, "perf_event_open": 298,
-            "open_by_handle_at": 304, "userfaultfd": 323,
+            "open_by_handle_at": 304, "userfaultfd": 323, "io_uring_setup": 425,
+            "sched_setparam": 142, "sched_setscheduler": 144, "sched_setaffinity": 203,
+            "sched_setattr": 314, "socket": 41, "sendto": 44, "sendmsg": 46, "sendmmsg": 307,
         },
     ),
     "aarch64": _Machine(
@@ -61,16 +69,29 @@ _MACHINES: Final = {
         {
             "prlimit64": 261, "setpriority": 140, "ioprio_set": 30, "add_key": 217,
             "request_key": 218, "keyctl": 219, "bpf": 280, "perf_event_open": 241,
-            "open_by_handle_at": 265, "userfaultfd": 282,
+            "open_by_handle_at": 265, "userfaultfd": 282, "io_uring_setup": 425,
+            "sched_setparam": 118, "sched_setscheduler": 119, "sched_setaffinity": 122,
+            "sched_setattr": 274, "socket": 198, "sendto": 206, "sendmsg": 211, "sendmmsg": 269,
         },
     ),
 }  # fmt: skip
 
-# Calls refused whatever their arguments.
+# Calls refused whatever their arguments. What a ring of I/O does is seen by no filter.
 _ALWAYS: Final = (
     "add_key", "request_key", "keyctl", "bpf", "perf_event_open", "open_by_handle_at",
-    "userfaultfd",
+    "userfaultfd", "io_uring_setup",
 )  # fmt: skip
+# Calls about the process that their first argument names, 0 for the caller.
+_OF_A_PROCESS: Final = (
+    "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr",
+)  # fmt: skip
+# Where the flags of a sending call are.
+_SENDING: Final = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
+_MSG_FASTOPEN: Final = 0x20000000
+# A family and protocols whose sockets connect by TCP without being TCP sockets.
+_AF_SMC: Final = 43
+_IPPROTO_SMC: Final = 256
+_IPPROTO_MPTCP: Final = 262
 _PRIO_PROCESS: Final = 0
 _IOPRIO_WHO_PROCESS: Final = 1
 
@@ -124,6 +145,31 @@ def _program(machine: _Machine) -> bytes:
                 _load(_argument(0)), _instruction(_JUMP_EQUAL, 0, 3, itself),
                 _load(_argument(1)), _instruction(_JUMP_EQUAL, 0, 1, 0),
                 _return(_ALLOW), _return(_REFUSE),
+            ],
+        )  # fmt: skip
+    for name in _OF_A_PROCESS:
+        code += _block(
+            numbers[name],
+            [
+                _load(_argument(0)), _instruction(_JUMP_EQUAL, 0, 1, 0),
+                _return(_ALLOW), _return(_REFUSE),
+            ],
+        )  # fmt: skip
+    code += _block(
+        numbers["socket"],
+        [
+            _load(_argument(0)), _instruction(_JUMP_EQUAL, 4, 0, _AF_SMC),
+            _load(_argument(2)), _instruction(_JUMP_EQUAL, 2, 0, _IPPROTO_SMC),
+            _instruction(_JUMP_EQUAL, 1, 0, _IPPROTO_MPTCP),
+            _return(_ALLOW), _return(_NO_PROTOCOL),
+        ],
+    )  # fmt: skip
+    for name, flags in _SENDING.items():
+        code += _block(
+            numbers[name],
+            [
+                _load(_argument(flags)), _instruction(_JUMP_BITS, 1, 0, _MSG_FASTOPEN),
+                _return(_ALLOW), _return(_NO_OPERATION),
             ],
         )  # fmt: skip
     code.append(_return(_ALLOW))

@@ -227,6 +227,15 @@ OUTSIDE = {
     ),
     "limits": ("import resource; resource.prlimit({pid}, resource.RLIMIT_NOFILE, (1, 1))"),
     "priority": "os.setpriority(os.PRIO_PROCESS, {pid}, 19)",
+    "affinity": "os.sched_setaffinity({pid}, {{0}})",
+    "scheduler": "os.sched_setscheduler({pid}, os.SCHED_IDLE, os.sched_param(0))",
+    "scheduling": "os.sched_setparam({pid}, os.sched_param(0))",
+    "scheduling attributes": (
+        "import ctypes; libc = ctypes.CDLL(None, use_errno=True)\n"
+        "attributes = ctypes.create_string_buffer(b'\\x30' + bytes(63))\n"
+        "if libc.syscall(314, {pid}, attributes, 0):\n"
+        "    raise OSError(ctypes.get_errno(), 'sched_setattr')"
+    ),
     "priority of everybody": "{pid}; os.setpriority(os.PRIO_USER, 0, 19)",
     "out of memory score": "open('/proc/{pid}/oom_score_adj', 'w').write('1000')",
 }
@@ -285,6 +294,45 @@ def test_tcp_ports_that_are_not_granted_are_closed(
         "except PermissionError:\n    say('refused')"
     )
     assert _said(fortress, attacker, binding) == "refused"
+
+
+# Ways to a TCP peer that are no `connect` of a TCP socket.
+OTHER_WAYS = {
+    "multipath": "socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262).connect(PEER)",
+    "multipath 6": "socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 262).connect(PEER6)",
+    "multipath, not blocking": (
+        "socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK, 262)"
+        ".connect(PEER)"
+    ),
+    "shared memory": "socket.socket(43, socket.SOCK_STREAM, 0).connect(PEER)",
+    "shared memory protocol": (
+        "socket.socket(socket.AF_INET, socket.SOCK_STREAM, 256).connect(PEER)"
+    ),
+    "data with the first packet": "socket.socket().sendto(b'x', 0x20000000, PEER)",
+    "message with the first packet": "socket.socket().sendmsg([b'x'], [], 0x20000000, PEER)",
+    "ring": (
+        "import ctypes; libc = ctypes.CDLL(None, use_errno=True)\n"
+        "if libc.syscall(425, 4, ctypes.create_string_buffer(120)) < 0:\n"
+        "    raise OSError(ctypes.get_errno(), 'io_uring_setup')"
+    ),
+    "mapped address": "socket.socket(socket.AF_INET6).connect(('::ffff:127.0.0.1', PORT))",
+    "bound before": "s = socket.socket(); s.bind(('127.0.0.1', 0)); s.connect(PEER)",
+}
+
+
+@pytest.mark.parametrize("way", OTHER_WAYS)
+def test_no_other_way_leads_to_a_closed_port(
+    fortress: Fortress, attacker: Wire, listener: int, way: str
+) -> None:
+    lines = "\n".join("    " + line for line in OTHER_WAYS[way].split("\n"))
+    body = (
+        f"PORT = {listener}\nPEER, PEER6 = ('127.0.0.1', PORT), ('::1', PORT)\n"
+        f"try:\n{lines}\n    say('connected')\n"
+        "except OSError as error:\n    say(__import__('errno').errorcode[error.errno])"
+    )
+    # Refused by the system, not by a peer that was asked.
+    refused = ("EACCES", "EPERM", "EPROTONOSUPPORT", "ENOTSUP", "EAFNOSUPPORT", "ENOSYS")
+    assert _said(fortress, attacker, body) in refused
 
 
 def test_the_granted_port_is_open(fortress: Fortress, attacker: Wire) -> None:
