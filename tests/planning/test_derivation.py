@@ -222,6 +222,8 @@ CALLS = [
     ("3m.from_now", [TIME]),
     ('watch("d")', [fs(READ, "@/d")]),
     ('watch(glob("d/*.c"))', [fs(READ, "@/d")]),
+    ('watch("d/*.c")', [fs(READ, "@/d")]),
+    ('tail("d/*.c")', [fs(READ, "@/d/*.c")]),
     ('tail("d")', [fs(READ, "@/d")]),
     ('path("a")', []),
     ('channel("c")', []),

@@ -17,11 +17,11 @@ import pytest
 
 from tests.methods.support import evaluator
 from tests.streams.support import Driver
-from worker.errors import Raised
+from worker.errors import Raised, raised
 from worker.evaluate.host import Clock
 from worker.evaluate.streams.core import PENDING, Source
 from worker.evaluate.streams.feed import FEED_ITEMS, Feed, FeedSource, StopSignal
-from worker.evaluate.streams.notify import Scans
+from worker.evaluate.streams.notify import Scans, open_notifier
 from worker.evaluate.streams.tail import Lines, tail
 from worker.evaluate.streams.watch import Events, path_test, watch
 from worker.values.types import Glob, Value
@@ -260,6 +260,28 @@ def test_a_file_in_the_same_place_is_read_from_its_start(tmp_path: Path) -> None
     (tmp_path / "next").write_text("first\n")
     (tmp_path / "next").rename(tmp_path / "log")
     assert reader.next() == "first"
+
+
+def test_another_file_in_the_same_place_must_be_readable_too(tmp_path: Path) -> None:
+    feed, stop = Feed(), StopSignal()
+    (tmp_path / "log").write_text("old\n")
+    secret = tmp_path / "secret"
+    secret.write_text("treasure\n")
+
+    def may_read(path: str) -> None:
+        if os.path.realpath(path) == str(secret):
+            raise raised("leash_denied", "not granted")
+
+    notifier = open_notifier(str(tmp_path / "log"), recursive=False)
+    lines = Lines(str(tmp_path / "log"), from_start=True, may_read=may_read)
+    (tmp_path / "next").symlink_to(secret)
+    (tmp_path / "next").rename(tmp_path / "log")
+    lines.run(feed, notifier, stop)
+    reader = Reader(FeedSource(feed, stop))
+    assert reader.next() == "old"
+    with pytest.raises(Raised, match="not granted"):
+        reader.next()
+    stop.close()
 
 
 def test_a_tail_that_falls_behind_counts_what_it_dropped(tmp_path: Path) -> None:

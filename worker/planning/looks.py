@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SCRIPT_BYTES_MAX: Final = 4 << 20
 _SUFFIX: Final = ".shl"
-_WILDCARDS: Final = frozenset("*?[")
+WILDCARDS: Final = frozenset("*?[")
 
 # Shared by all derivations of the worker; an entry holds for one content of one file.
 _hashes: Final = HashCache()
@@ -159,7 +159,7 @@ def leading_directory(glob: Glob) -> str:
     whole = pattern if pattern.startswith("/") else os.path.join(glob.origin, pattern)
     concrete: list[str] = []
     for part in whole.split("/")[:-1]:
-        if not _WILDCARDS.isdisjoint(part):
+        if not WILDCARDS.isdisjoint(part):
             break
         concrete.append(part)
     return normal_path("/".join(concrete) or "/")

@@ -64,7 +64,7 @@ def _reserved(
     if name == "run":
         run_target(walk, operands)
     elif name in _WATCHING:
-        walk.add_files(FS_READ, watched(walk, first))
+        walk.add_files(FS_READ, watched(walk, first, patterns=name == "watch"))
     elif name == "path":
         return combined((first,), _path)
     elif name == "glob":

@@ -28,7 +28,7 @@ from leash.effects import (
 from leash.plan import IRREVERSIBLE
 from worker.builtins.effects import Operands, Rule, Rules
 from worker.planning.known import DYNAMIC, Known
-from worker.planning.looks import leading_directory
+from worker.planning.looks import WILDCARDS, leading_directory
 from worker.planning.operands import Operand, has_flag, values_of
 from worker.planning.walk import Walk
 from worker.values.types import Glob, Path, Value
@@ -183,11 +183,19 @@ def host_and_port(url: str) -> tuple[str, int]:
     return authority, HTTPS_PORT if url.startswith("https") else HTTP_PORT
 
 
-def watched(walk: Walk, known: Known) -> Paths:
-    """What `watch` and `tail` look at: paths, and for a glob its concrete leading directory."""
+def watched(walk: Walk, known: Known, *, patterns: bool) -> Paths:
+    """What `watch` and `tail` look at: paths, and for a glob its concrete leading directory. With
+    `patterns` a text with wildcards is a glob, as `watch` takes it."""
     if known is None:
         return None
-    return joined(
-        [leading_directory(value)] if type(value) is Glob else walk.places((value,))
-        for value in known
-    )
+    return joined(_watched(walk, value, patterns) for value in known)
+
+
+def _watched(walk: Walk, value: Value, patterns: bool) -> Paths:
+    if type(value) is Glob:
+        return [leading_directory(value)]
+    if patterns and type(value) is str and not WILDCARDS.isdisjoint(value):
+        if walk.cwd is None and not value.startswith("/"):
+            return None
+        return [leading_directory(Glob(value, walk.cwd or "/"))]
+    return walk.places((value,))

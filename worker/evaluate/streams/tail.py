@@ -12,10 +12,12 @@ Failure: arg_error, type_error and `not_found` from the call; trouble on the thr
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from worker.errors import arg_error, not_found, os_text, raised, type_error
+from worker.errors import Raised, arg_error, not_found, os_text, raised, type_error
 from worker.evaluate.streams.core import Stream
 from worker.evaluate.streams.feed import Feed, FeedSource, StopSignal, start_thread
 from worker.evaluate.streams.notify import Notifier, open_notifier
@@ -50,7 +52,12 @@ def tail(ev: Evaluator, pos: list[Value], named: dict[str, Value], span: Span | 
             # The watch is opened before the size is read, so that no growth falls in between.
             notifier = open_notifier(os.path.realpath(path), recursive=False)
             undo.callback(notifier.close)
-            lines = Lines(path, from_start=named.get("from_start") is True)
+            # Another file in the same place is another read, for the one who began this.
+            lines = Lines(
+                path,
+                from_start=named.get("from_start") is True,
+                may_read=partial(check_read, ev.child()),
+            )
             undo.callback(lines.close)
             start_thread("shoal-tail", lambda: lines.run(feed, notifier, stop), stop)
             # From here on the thread owns them.
@@ -60,14 +67,21 @@ def tail(ev: Evaluator, pos: list[Value], named: dict[str, Value], span: Span | 
     return Stream(FeedSource(feed, stop), "str", bounded=False)
 
 
+def _granted(_path: str) -> None:
+    """Who reads may read."""
+
+
 class Lines:
     """The thread's side: reads and cuts lines."""
 
     # `_partial` is the start of a line whose end has not been seen; `_dropped` counts the lines
     # lost since the last one that fitted. Used by the thread alone once it runs.
 
-    def __init__(self, path: str, from_start: bool) -> None:
+    def __init__(
+        self, path: str, from_start: bool, may_read: Callable[[str], None] = _granted
+    ) -> None:
         self._path = path
+        self._may_read = may_read
         self._fd = _open(path)
         self._offset = 0 if from_start else os.fstat(self._fd).st_size
         self._partial = b""
@@ -83,6 +97,8 @@ class Lines:
         except OSError as error:
             text = f"tail: {display_name(self._path)}: {os_text(error)}"
             feed.fail(raised("io_error", text))
+        except Raised as refusal:
+            feed.fail(refusal)
         finally:
             notifier.close()
             self.close()
@@ -107,6 +123,7 @@ class Lines:
         with suppress(FileNotFoundError):
             current = os.stat(self._path)
             if not os.path.samestat(current, os.fstat(self._fd)):
+                self._may_read(self._path)
                 fd = _open(self._path)
                 os.close(self._fd)
                 self._fd, self._offset, self._partial = fd, 0, b""
