@@ -1,16 +1,13 @@
 """What the attackers of these tests have: a daemon with several principals, and programs to run.
 
 `Fortress` is a real daemon with a policy file and tokens. Each principal has a home below
-`home`, and may do there what the policy says. Programs of an attacker are Python
-source run by the system's interpreter inside the session, which prints what it achieved.
+`home`, and may do there what the policy says.
 
 Failure: a daemon that does not start fails the test.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, Final, Self
@@ -144,34 +141,7 @@ class Fortress(Daemon):
         wire.result("session.attach", params)
         return wire
 
-    def python(self, wire: Wire, source: str, **names: object) -> str:
-        """What a program of the attacker prints, run inside the session by its own interpreter."""
-        return outcome(wire, [system_python(), "-c", source.format(**names)])
-
-
-def system_python() -> str:
-    """An interpreter that every confined child may execute."""
-    return str(Path(sys.base_prefix) / "bin" / "python3")
-
-
-def quoted(word: str) -> str:
-    """A word as a string literal of the language."""
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return '"' + escaped.replace("$", "\\$").replace("{", "\\{") + '"'
-
 
 def run(wire: Wire, src: str) -> Any:
     """The answer of an exec, result or error."""
     return wire.request("exec", {"src": src})
-
-
-def outcome(wire: Wire, argv: list[str]) -> str:
-    """Standard output and error of a program run by the session, whatever became of it."""
-    command = " ".join(quoted(word) for word in argv)
-    answer = run(wire, f"let r = try {{ ^{command} }} catch e {{ e }}\nr")
-    assert "result" in answer, answer
-    return str(answer["result"]["render"])
-
-
-def finished(pid: int) -> bool:
-    return subprocess.run(["ps", "-p", str(pid)], capture_output=True, check=False).returncode != 0

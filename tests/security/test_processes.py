@@ -109,6 +109,24 @@ def test_no_program_of_a_session_becomes_the_local_human(
 _RENAME = "import ctypes; ctypes.CDLL(None).prctl(15, b'x) S 1 1 1', 0, 0, 0)"
 
 
+def test_no_program_of_a_session_is_served_at_the_agent_endpoint(
+    fortress: Fortress, attacker: Wire
+) -> None:
+    body = (
+        "import json\n"
+        "sock = socket.socket(socket.AF_UNIX); sock.settimeout(10)\n"
+        f"sock.connect({str(fortress.state / 'daemon.sock')!r}); lines = sock.makefile('rb')\n"
+        "def ask(method, params):\n"
+        "    request = {'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}\n"
+        "    sock.sendall(json.dumps(request).encode() + b'\\n')\n"
+        "    return json.loads(lines.readline())['error']['data']['kind']\n"
+        "first = ask('initialize', {'protocolVersion': 1, 'clientCapabilities': {}})\n"
+        "second = ask('session/new', {'agent_alias': 'shell', 'session_id': 'evil'})\n"
+        "say(first + ' ' + second)"
+    )
+    assert _said(fortress, attacker, body) == "peer_refused auth_required"
+
+
 def test_a_program_of_the_local_human_may_attach(fortress: Fortress) -> None:
     wire = fortress.attached(None, "mine-alone")
     assert _said(fortress, wire, WAYS_IN["plain"], "human") == HUMAN
