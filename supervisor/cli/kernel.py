@@ -19,7 +19,7 @@ from ipc.client import InvalidLabel
 from supervisor.cli.call import Call
 from supervisor.cli.failure import Exit, Failure
 from supervisor.cli.options import UsageError
-from supervisor.cli.policy_check import check_policy
+from supervisor.cli.policy_check import check_policy, policies_in_effect
 from supervisor.config import ConfigError
 from supervisor.kernel_options import KernelOptions, kernel_options
 
@@ -43,12 +43,20 @@ def run(call: Call) -> int:
             names = [f"--{key.replace('_', '-')}" for key in (one, other)]
             raise UsageError(f"{' and '.join(names)} contradict each other")
     if call.flag("check"):
-        _options(call)
-        return Exit.SUCCESS
+        return _check(call)
     if call.flag("daemonize"):
         # Before anything else is loaded: the child must be able to do everything itself.
         return _daemonize(call)
     return _serve(_options(call))
+
+
+def _check(call: Call) -> int:
+    """Say what a start would say before it binds anything."""
+    options = _options(call)
+    _, ignored = policies_in_effect(options.paths)
+    for warning in (*options.loaded.warnings, *ignored):
+        sys.stderr.write(f"shoal-kernel: warning: {warning}\n")
+    return Exit.SUCCESS
 
 
 def _serve(options: KernelOptions) -> int:

@@ -323,6 +323,14 @@ def test_check_says_whether_a_kernel_could_start_and_creates_nothing(tmp_path: P
     ran = program.run("kernel", "--check", "--policy", str(tmp_path / "none.toml"))
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith("shoal-kernel: cannot read policy ")
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[principal."agent:a"]\ngrant = 1\n')
+    ran = program.run("kernel", "--check", "--policy", str(policy))
+    assert ran.code == 0
+    assert ran.err == (
+        f"shoal-kernel: warning: policy {policy}: "
+        'principal "agent:a": unknown key `grant` is ignored\n'
+    )
     program.configure("[quotas]\nsessions = 'x'\n")
     ran = program.run("kernel", "--check")
     assert ran.code == 1
