@@ -17,7 +17,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import stat
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -149,12 +148,18 @@ def rules_for(
 
 
 def distinct(base: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    """The same base with fewer rules: without what another of its directories holds already, by the
-    place it really is. Every rule costs each session time at its start."""
-    places = [(os.path.realpath(path), access) for path, access in base]
+    """The same base with fewer rules: without what does not exist, and without what another of its
+    directories holds already, by the place it really is. What is no directory has the rights of a
+    file only. Every rule costs each session time at its start."""
+    there = [
+        (path, access if os.path.isdir(path) else access & _FILE_RIGHTS)
+        for path, access in base
+        if os.path.exists(path)
+    ]
+    places = [(os.path.realpath(path), access) for path, access in there]
     return tuple(
         entry
-        for number, (entry, (place, access)) in enumerate(zip(base, places, strict=True))
+        for number, (entry, (place, access)) in enumerate(zip(there, places, strict=True))
         if (place, access) not in places[:number]
         and not any(
             access & ~wider == 0 and place.startswith(above + "/") for above, wider in places
@@ -221,12 +226,19 @@ def _allow_path(ruleset: int, path: str, access: int) -> None:
             return
         raise LandlockError(failure.errno, f"{path}: {failure.strerror}") from None
     try:
-        if not stat.S_ISDIR(os.fstat(fd).st_mode):
-            access &= _FILE_RIGHTS
-        if access:
-            _call("add_rule", SYSCALL_ADD_RULE, ruleset, _RULE_PATH, _PATH_RULE.pack(access, fd), 0)
+        _add_path(ruleset, fd, access)
+    except LandlockError as failure:
+        # Rights of directories on something else; most rules are about directories.
+        if failure.errno != errno.EINVAL or not access & ~_FILE_RIGHTS:
+            raise
+        _add_path(ruleset, fd, access & _FILE_RIGHTS)
     finally:
         os.close(fd)
+
+
+def _add_path(ruleset: int, fd: int, access: int) -> None:
+    if access:
+        _call("add_rule", SYSCALL_ADD_RULE, ruleset, _RULE_PATH, _PATH_RULE.pack(access, fd), 0)
 
 
 def _allow_ports(ruleset: int, access: int, ports: Iterable[int]) -> None:

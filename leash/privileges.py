@@ -28,6 +28,9 @@ _KEPT: Final = frozenset((0, 1, 3, 4, 10))
 _HEADER: Final = struct.Struct("=Ii")
 _SETS: Final = struct.Struct("=6I")
 
+# Types are made here, once: every worker is forked from a process that has them.
+_SetsBuffer: Final = ctypes.c_char * _SETS.size
+
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _prctl: Final[Any] = getattr(_libc, "prctl", None)
 _syscall: Final[Any] = getattr(_libc, "syscall", None)
@@ -45,7 +48,7 @@ def drop_capabilities() -> None:
     numbers = _SYS_CAPABILITIES.get(os.uname().machine)
     if sys.platform != "linux" or numbers is None or os.geteuid() != 0:
         return
-    header, sets = _HEADER.pack(_CAPABILITY_VERSION_3, 0), ctypes.create_string_buffer(_SETS.size)
+    header, sets = _HEADER.pack(_CAPABILITY_VERSION_3, 0), _SetsBuffer()
     if _syscall(numbers[0], header, sets) != 0:
         raise _last_error("capget")
     permitted = _SETS.unpack(sets.raw)[1]

@@ -107,11 +107,7 @@ def restrict() -> None:
     """Filter the calls of this thread and what it starts. It must have no_new_privs."""
     if not available():
         return
-    program = _PROGRAM
-    buffer = ctypes.create_string_buffer(program, len(program))
-    # struct sock_fprog: the number of instructions, and where they are.
-    header = struct.pack("@HP", len(program) // _INSTRUCTION.size, ctypes.addressof(buffer))
-    if _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) != 0:
+    if _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _HEADER, 0, 0) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"seccomp: {os.strerror(code)}")
 
@@ -197,5 +193,8 @@ def _instruction(code: int, if_true: int, if_false: int, operand: int) -> bytes:
     return _INSTRUCTION.pack(code, if_true, if_false, operand)
 
 
-# Made once: every worker is forked from a process that has it.
+# Made once: every worker is forked from a process that has it. The header is a struct sock_fprog:
+# the number of instructions, and where they are.
 _PROGRAM: Final = _program(_MACHINES[os.uname().machine]) if available() else b""
+_BUFFER: Final = ctypes.create_string_buffer(_PROGRAM, len(_PROGRAM) + 1)
+_HEADER: Final = struct.pack("@HP", len(_PROGRAM) // _INSTRUCTION.size, ctypes.addressof(_BUFFER))

@@ -215,16 +215,20 @@ def test_nothing_is_limited_where_nothing_is_delegated(tmp_path: Path) -> None:
 
 
 def test_a_base_keeps_what_no_wider_directory_of_it_holds(tmp_path: Path) -> None:
-    for name in ("a/b", "c"):
+    for name in ("a/b", "c", "ab"):
         (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "a")
     wide, narrow = landlock.GRANT_READ, landlock.BASE_READ
     base = [
         (f"{tmp_path}/a", wide),
         (f"{tmp_path}/a/b", narrow),
         (f"{tmp_path}/link", wide),
-        (f"{tmp_path}/a/b", landlock.BASE_DEVICE),
+        (f"{tmp_path}/a/b", landlock.GRANT_DELETE),
         (f"{tmp_path}/c", narrow),
         (f"{tmp_path}/ab", narrow),
+        (f"{tmp_path}/none", wide),
+        (f"{tmp_path}/file", wide),
     ]
-    assert landlock.distinct(base) == (base[0], base[3], base[4], base[5])
+    file = (f"{tmp_path}/file", landlock.EXECUTE | landlock.READ_FILE)
+    assert landlock.distinct(base) == (base[0], base[3], base[4], base[5], file)

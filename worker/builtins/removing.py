@@ -70,8 +70,7 @@ class Trash:
                 os.chmod(shared, _SHARED_MODE)
             except FileExistsError:
                 pass
-            self._private(directory)
-            self._last = _highest_number(directory)
+            self._last = 0 if self._private(directory) else _highest_number(directory)
             self._directory = directory
         elif not os.path.isdir(directory):
             self._directory = ""
@@ -79,8 +78,8 @@ class Trash:
         return directory
 
     @staticmethod
-    def _private(directory: str) -> None:
-        """Make the directory, or accept it only when it is ours alone."""
+    def _private(directory: str) -> bool:
+        """Make the directory, or accept it only when it is ours alone; whether it is new."""
         try:
             os.mkdir(directory, _PRIVATE_MODE)
         except FileExistsError:
@@ -88,6 +87,8 @@ class Trash:
             if not stat_bits.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
                 raise PermissionError(errno.EPERM, os.strerror(errno.EPERM)) from None
             os.chmod(directory, _PRIVATE_MODE)
+            return False
+        return True
 
 
 def _highest_number(directory: str) -> int:
