@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.evaluate.session import Session
+from worker.evaluate import functions
 
 VALUES = {
     "named arguments do not shift positionals": ("fn f(a, b) { [a, b] }\nf(b: 1, 2)", "[2, 1]"),
@@ -198,3 +201,30 @@ def test_recursion_limit_can_be_caught(session: Session) -> None:
 def test_scripts_that_run_each_other_end(session: Session) -> None:
     session.write("loop.shl", "run ./loop.shl\n")
     assert session.error("./loop.shl").code == "recursion_limit"
+
+
+def test_every_lambda_is_compiled_once_however_deep_it_stands(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[object] = []
+    once = functions.lambda_code
+
+    def counting(compiler: Any, node: Any, scope: Any) -> Any:
+        compiled.append(node)
+        return once(compiler, node, scope)
+
+    monkeypatch.setattr(functions, "lambda_code", counting)
+    depth = 9
+    session.run("let f = " + "x => " * depth + "1")
+    assert len(compiled) == depth
+    compiled.clear()
+    assert (
+        session.text("[1].map(x => " * depth + "x" + ")" * depth) == "[" * depth + "1" + "]" * depth
+    )
+    assert len(compiled) == depth
+
+
+def test_two_hundred_nested_lambdas_are_evaluated(session: Session) -> None:
+    depth = 200
+    calls = "[1].map(x => " * depth + "x" + ")" * depth
+    assert session.text(calls) == "[" * depth + "1" + "]" * depth

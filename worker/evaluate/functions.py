@@ -15,7 +15,7 @@ from worker.evaluate.callables import Closure, Command
 from worker.evaluate.code import Code, Param, Rest, Thunk
 from worker.evaluate.compiler import CONSTRUCT, Compiler, Position, compiles
 from worker.evaluate.direct import direct_of
-from worker.evaluate.operands import classify
+from worker.evaluate.operands import classify, may_be_direct
 from worker.evaluate.static import FIRST_FREE_SLOT, Frame, StaticScope
 from worker.language import ast
 from worker.values.types import MISSING, Value
@@ -47,7 +47,8 @@ def lambda_code(compiler: Compiler, node: ast.Lambda, scope: StaticScope) -> Cod
         code.body = compiler.construct(node.body.block, inner)
     else:
         code.body = compiler.value(node.body, inner)
-        code.direct = direct_of(classify(compiler, node.body, inner), code.positional)
+        if may_be_direct(node.body):
+            code.direct = direct_of(classify(compiler, node.body, inner), code.positional)
     return _finished(compiler, code, inner, node.body)
 
 

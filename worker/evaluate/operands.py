@@ -307,6 +307,23 @@ def classify(compiler: Compiler, node: Any, scope: StaticScope, nested: int = 0)
     return Operand("thunk", compiler.value(node, scope))
 
 
+def may_be_direct(node: Any, nested: int = 0) -> bool:
+    """Whether `classify` can come out direct, from the syntax alone: no thunk is needed anywhere.
+
+    Asked first where an expression is compiled in the ordinary way as well, so that what stands
+    inside it (other lambdas above all) is compiled once.
+    """
+    if type(node) in _CONSTANTS or type(node) is ast.Var:
+        return True
+    if nested > NESTED_OPERATORS_MAX:
+        return False
+    if type(node) is ast.Binary and node.op in FUNCTIONS:
+        return may_be_direct(node.lhs, nested + 1) and may_be_direct(node.rhs, nested + 1)
+    if type(node) is ast.FieldExpr and is_plain_field(node):
+        return may_be_direct(node.recv, nested + 1)
+    return type(node) is ast.Unary and node.op == "neg" and fold(node) is not MISSING
+
+
 # Names that are namespaces while unbound (chapter 31 §10): their members are no fields.
 NAMESPACE_NAMES: Final = frozenset(("json", "yaml", "toml", "csv", "math", "http", "os", "config"))
 
