@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ from ipc.client.errors import ClientClosed, ClientError, ConnectionLost, NotReac
 from ipc.client.protocol import (
     READ_BYTES,
     Event,
+    EventHandler,
     EventQueue,
     Exchange,
     Notice,
@@ -95,12 +97,19 @@ class AsyncClient:
     _failure: Exception | None
 
     def __init__(
-        self, path: Path, *, reconnect: bool, check_owner: bool, on_notice: NoticeHandler | None
+        self,
+        path: Path,
+        *,
+        reconnect: bool,
+        check_owner: bool,
+        on_notice: NoticeHandler | None,
+        on_event: EventHandler | None = None,
     ) -> None:
         self.path = path
         self._reconnect = reconnect
         self._check_owner = check_owner
         self._on_notice = on_notice
+        self._on_event = on_event
         self._socket = None
         self._outgoing = []
         self._to_write = asyncio.Event()
@@ -124,13 +133,21 @@ class AsyncClient:
         reconnect: bool = False,
         check_owner: bool = False,
         on_notice: NoticeHandler | None = None,
+        on_event: EventHandler | None = None,
     ) -> Self:
         """Connect, starting a kernel first when `autostart` and none listens. Raises NotReachable.
 
         `check_owner` refuses a listener of another user (for derived paths); `on_notice` is called
-        with notifications that are no events.
+        with notifications that are no events, `on_event` with events of channels that were
+        subscribed with `call` and not with `subscribe`.
         """
-        client = cls(Path(path), reconnect=reconnect, check_owner=check_owner, on_notice=on_notice)
+        client = cls(
+            Path(path),
+            reconnect=reconnect,
+            check_owner=check_owner,
+            on_notice=on_notice,
+            on_event=on_event,
+        )
         try:
             connection = await client._open()
         except NotReachable:
@@ -187,6 +204,21 @@ class AsyncClient:
                 del self._subscriptions[channel]
             raise
         return subscription
+
+    @property
+    def lost(self) -> bool:
+        """Whether there is no connection now, or its other end has hung up."""
+        connection = self._socket
+        if connection is None:
+            return True
+        poll = select.poll()
+        poll.register(connection, select.POLLHUP | getattr(select, "POLLRDHUP", 0))
+        return bool(poll.poll(0))
+
+    async def ended(self) -> None:
+        """Return when the client is finished: closed, refused, or lost without `reconnect`."""
+        if self._runner is not None:
+            await asyncio.wait({self._runner})
 
     async def close(self) -> None:
         """End the connection. Open calls fail with ClientClosed, iterations end. Idempotent."""
@@ -308,6 +340,8 @@ class AsyncClient:
             subscription = self._subscriptions.get(message.channel)
             if subscription is not None:
                 subscription._put(message)
+            elif self._on_event is not None:
+                self._on_event(message)
         elif self._on_notice is not None:
             self._on_notice(message)
 

@@ -39,5 +39,12 @@ class ProtocolViolation(ClientError):
     """The other side sent something that is no frame of this protocol."""
 
 
+class EmptyAnswer(ProtocolViolation):
+    """An answer that carries neither a result nor an error."""
+
+    def __init__(self) -> None:
+        super().__init__("kernel response has neither result nor error")
+
+
 class TokenFileError(ClientError):
     """A token file that must not or cannot be used. The text never holds the token."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ipc.client.errors import ProtocolViolation
+from ipc.client.errors import EmptyAnswer, ProtocolViolation
 from ipc.framing import LineFramer
 from ipc.jsonrpc import RpcError
 
@@ -43,7 +43,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     result: Any = None
-    error: RpcError | None = None
+    error: RpcError | EmptyAnswer | None = None
 
 
 class Notice(msgspec.Struct, frozen=True, gc=False):
@@ -54,6 +54,7 @@ class Notice(msgspec.Struct, frozen=True, gc=False):
 
 
 NoticeHandler = Callable[[Notice], None]
+EventHandler = Callable[[Event], None]
 
 
 class _ErrorObject(msgspec.Struct):
@@ -125,6 +126,8 @@ def _message(line: bytes) -> Reply | Event | Notice:
             return Reply(frame.id, error=error)
         if frame.id is not None and not isinstance(frame.result, msgspec.UnsetType):
             return Reply(frame.id, _anything.decode(frame.result))
+        if frame.id is not None:
+            return Reply(frame.id, error=EmptyAnswer())
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolViolation("the kernel sent a line that is no frame") from error
     raise ProtocolViolation("the kernel sent a frame that is neither answer nor notification")

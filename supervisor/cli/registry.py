@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from supervisor.cli.declared import agents, kernel, stored, work
+from supervisor.cli.declared import agents, kernel, mcp, stored, work
 from supervisor.cli.options import Command
 
 # What runs source without a kernel: `-c`, a file, standard input.
@@ -28,6 +28,7 @@ _DECLARED: Final = (
     work.PTY,
     work.SESSION,
     agents.AGENT,
+    mcp.MCP,
     stored.BACKUP,
     stored.TOKEN,
     stored.SECRET,
