@@ -2,7 +2,8 @@
 
 `ensure_kernel` tries the socket, starts `shoal kernel --socket PATH` with this interpreter and
 these packages when it may, and waits for the socket to answer. Two clients that race are safe: of
-the two kernels one wins the lock, and both clients reach it.
+two kernels one wins the lock, and both clients reach it. Clients that see the same directory take
+turns, so that a crowd of them does not start a crowd of kernels.
 
 Failure: none reported here. When nothing listens in the end, the connection attempt that follows
 fails, and its error is the one the user sees.
@@ -10,6 +11,7 @@ fails, and its error is the one the user sees.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import sys
@@ -32,13 +34,52 @@ def ensure_kernel(path: Path, environ: Mapping[str, str]) -> None:
     """Return when a kernel listens at `path`, or when there is no more hope for one. Blocks."""
     if environ.get("SHOAL_NO_AUTOSTART") or answers(path):
         return
-    child = start_kernel(path, environ)
-    for _ in range(ATTEMPTS_MAX):
-        if child is not None:
-            child = _unless_ended(child)
-        if answers(path):
-            return
-        time.sleep(ATTEMPT_PAUSE_S)
+    turn = _turn(path)
+    child: int | None = None
+    started = False
+    try:
+        for _ in range(ATTEMPTS_MAX):
+            if not started and _is_ours(turn):
+                started = True
+                child = start_kernel(path, environ)
+            if child is not None:
+                child = _unless_ended(child)
+            if answers(path):
+                return
+            time.sleep(ATTEMPT_PAUSE_S)
+    finally:
+        if turn is not None:
+            os.close(turn)
+
+
+def _turn(path: Path) -> int | None:
+    """What clients that race take turns with: the nearest directory above the socket, if it is our
+    own. Without one everybody starts a kernel, which costs time and nothing else."""
+    for directory in path.absolute().parents:
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+        if os.fstat(descriptor).st_uid == os.geteuid():
+            return descriptor
+        os.close(descriptor)
+        return None
+    return None
+
+
+def _is_ours(turn: int | None) -> bool:
+    """Whether nobody else is starting a kernel. Who does keeps the lock until it has answered."""
+    if turn is None:
+        return True
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def answers(path: Path) -> bool:

@@ -165,11 +165,11 @@ def test_a_text_of_10_mib_is_read_in_pages(facade: Facade, daemon: Daemon) -> No
     whole = "0123456789abcdef" * (10 * 1024 * 1024 // 16)
     file = daemon.directory / "large.txt"
     file.write_text(whole)
-    facade.value("shoal_exec", src=f"^cat {file}")
+    facade.value("shoal_exec", src=f'path("{file}").read()')
     pieces: list[str] = []
     at: int | None = 0
     while at is not None:
-        part = facade.read(f"shoal://out/1?path=out&format=raw&offset={at}")["structuredContent"]
+        part = facade.read(f"shoal://out/1?format=raw&offset={at}")["structuredContent"]
         assert len(part["raw"]) <= 49_152
         pieces.append(part["raw"])
         at = part.get("next")
