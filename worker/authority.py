@@ -94,6 +94,11 @@ class CallAuthority:
             return [caller]
         return [caller, self.policies.standing(self.owner)]
 
+    @property
+    def restricted(self) -> bool:
+        """Whether anybody's grants are to be passed at all."""
+        return not all(standing.unrestricted for standing in self.standings())
+
     def check(self, effect: Effect) -> None:
         """Judge an effect that is about to happen. Raises leash_denied."""
         for standing in self.standings():

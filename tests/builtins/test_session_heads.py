@@ -361,6 +361,8 @@ def test_plan_heads_refuse(shell: Shell, source: str, code: str, message: str) -
 class Refusing:
     """An authority that refuses one effect kind and remembers what it was asked."""
 
+    restricted = False
+
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.asked: list[dict[str, Any]] = []

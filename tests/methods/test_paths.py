@@ -151,6 +151,8 @@ def test_a_name_with_a_nul_is_an_ordinary_failure() -> None:
 class _Denying:
     """An authority that refuses everything about one name."""
 
+    restricted = False
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.seen: list[Any] = []

@@ -81,6 +81,8 @@ PROGRAMS = (
 class Recorder:
     """An authority that grants everything and remembers what was asked."""
 
+    restricted = False
+
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
 

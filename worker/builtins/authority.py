@@ -9,6 +9,7 @@ Failure: `leash_denied` from the authority. The local human without a policy is 
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,18 @@ def _check_paths(ev: Evaluator, kind: str, paths: Iterable[str]) -> None:
 
 def check_read(ev: Evaluator, *paths: str) -> None:
     _check_paths(ev, "fs_read", paths)
+
+
+def check_opened(ev: Evaluator, fd: int) -> None:
+    """Judge the file that was opened: a name may have come to mean another one since it was
+    checked. Where the system does not tell names of open files, the first check has to do."""
+    if not ev.host.authority.restricted or not os.fstat(fd).st_nlink:
+        return
+    with contextlib.suppress(FileNotFoundError):
+        real = os.readlink(f"/proc/self/fd/{fd}")
+        # Pipes, sockets and files in memory have no path.
+        if real.startswith("/") and os.path.lexists(real):
+            check_read(ev, real)
 
 
 def check_write(ev: Evaluator, *paths: str) -> None:

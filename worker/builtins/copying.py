@@ -15,9 +15,10 @@ import errno
 import os
 import select
 import stat as stat_bits
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from worker.builtins.authority import check_delete, check_read, check_write
+from worker.builtins.authority import check_delete, check_opened, check_read, check_write
 from worker.builtins.effects import Operands, Rule
 from worker.builtins.listing import as_os_error, path_components
 from worker.builtins.readers import os_failure
@@ -159,7 +160,7 @@ def copy_file(ev: Evaluator, source: str, target: str, mode: int) -> None:
         out: int | None = None
         blame = source
         try:
-            pieces = chunks(source, ev.cancel)
+            pieces = chunks(source, ev.cancel, partial(check_opened, ev))
             # The first piece proves that the source can be read before the target is cut.
             piece = next(pieces, b"")
             blame = target

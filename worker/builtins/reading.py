@@ -13,11 +13,12 @@ import errno
 import os
 import select
 import stat as stat_bits
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from worker.builtins.authority import check_read
+from worker.builtins.authority import check_opened, check_read
 from worker.builtins.effects import Operands, reads
 from worker.builtins.listing import as_os_error
 from worker.builtins.readers import line_count, os_failure
@@ -33,9 +34,15 @@ HEAD_LINES: Final = 10
 
 _NEWLINE: Final = b"\n"
 
+Judge = Callable[[int], None]
+
+
+def _accept(_fd: int) -> None:
+    """Whatever was opened."""
+
 
 @contextmanager
-def _opened(path: str) -> Iterator[tuple[int, bool]]:
+def _opened(path: str, judge: Judge) -> Iterator[tuple[int, bool]]:
     """A descriptor to read from, and whether reading it may block for ever.
 
     Opening without O_NONBLOCK would already wait for the other end of a FIFO.
@@ -45,14 +52,16 @@ def _opened(path: str) -> Iterator[tuple[int, bool]]:
         mode = os.fstat(fd).st_mode
         if stat_bits.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        judge(fd)
         yield fd, not stat_bits.S_ISREG(mode)
     finally:
         os.close(fd)
 
 
-def chunks(path: str, cancel: CancelToken) -> Iterator[bytes]:
-    """The content of a file piece by piece; raises OSError."""
-    with _opened(path) as (fd, may_block):
+def chunks(path: str, cancel: CancelToken, judge: Judge = _accept) -> Iterator[bytes]:
+    """The content of a file piece by piece; raises OSError. `judge` is told what was opened before
+    anything is read, and may raise."""
+    with _opened(path, judge) as (fd, may_block):
         poller: select.poll | None = None
         if may_block:
             poller = select.poll()
@@ -72,11 +81,11 @@ def chunks(path: str, cancel: CancelToken) -> Iterator[bytes]:
             yield chunk
 
 
-def content(path: str, cancel: CancelToken) -> bytes:
+def content(path: str, cancel: CancelToken, judge: Judge = _accept) -> bytes:
     """The whole content; raises OSError, EFBIG past FILE_BYTES_MAX."""
     parts: list[bytes] = []
     total = 0
-    for chunk in chunks(path, cancel):
+    for chunk in chunks(path, cancel, judge):
         total += len(chunk)
         if total > FILE_BYTES_MAX:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
@@ -84,10 +93,10 @@ def content(path: str, cancel: CancelToken) -> bytes:
     return b"".join(parts)
 
 
-def read_file(path: str, cancel: CancelToken) -> bytes:
+def read_file(path: str, cancel: CancelToken, judge: Judge = _accept) -> bytes:
     """The whole content; raises `custom` `read PATH: ...`."""
     try:
-        return content(path, cancel)
+        return content(path, cancel, judge)
     except (OSError, ValueError) as error:
         raise os_failure("read", path, as_os_error(error)) from None
 
@@ -102,7 +111,8 @@ def cat(call: Call) -> bytes:
     """Concatenate files, with nothing in between."""
     paths = [path.raw for path in call.args.paths(at_least=1)]
     check_read(call.ev, *paths)
-    return b"".join(read_file(path, call.ev.cancel) for path in paths)
+    judge = partial(check_opened, call.ev)
+    return b"".join(read_file(path, call.ev.cancel, judge) for path in paths)
 
 
 @builtin(
@@ -118,16 +128,16 @@ def head(call: Call) -> list[Value]:
     path = call.args.as_path(target, span).raw
     wanted = line_count(rest[0][0]) if rest else HEAD_LINES
     check_read(call.ev, path)
-    return first_lines(path, wanted, call.ev.cancel)
+    return first_lines(path, wanted, call.ev.cancel, partial(check_opened, call.ev))
 
 
-def first_lines(path: str, wanted: int, cancel: CancelToken) -> list[Value]:
+def first_lines(path: str, wanted: int, cancel: CancelToken, judge: Judge = _accept) -> list[Value]:
     """At most `wanted` lines; reads no further than the piece that holds the last of them."""
     data = bytearray()
     found = 0
     try:
         # Taking no lines still reports a file that cannot be opened.
-        for chunk in chunks(path, cancel):
+        for chunk in chunks(path, cancel, judge):
             data += chunk
             found += chunk.count(_NEWLINE)
             if found >= wanted:

@@ -228,12 +228,13 @@ def source_file(ev: Evaluator, path: Path, span: Span | None) -> Value:
 
 def read_source(ev: Evaluator, path: Path, span: Span | None) -> str:
     """The text of a script or sourced file. Raises io_error `cannot read script: ...`."""
-    from worker.builtins.authority import check_read
+    from worker.builtins.authority import check_opened, check_read
 
     absolute = ev.absolute(path)
     try:
         check_read(ev, absolute)
         with open(absolute, "rb") as file:
+            check_opened(ev, file.fileno())
             return file.read().decode()
     except Raised as refusal:
         raise refusal.at(span) from None

@@ -230,7 +230,7 @@ def open_input(ev: Evaluator, path: Path | str, span: Span | None) -> int:
     """
     import stat
 
-    from worker.builtins.authority import check_read
+    from worker.builtins.authority import check_opened, check_read
 
     absolute = ev.absolute(path)
     try:
@@ -241,6 +241,11 @@ def open_input(ev: Evaluator, path: Path | str, span: Span | None) -> int:
     except OSError as failure:
         code = "not_found" if failure.errno == errno.ENOENT else "custom"
         raise raised(code, f"{display_name(absolute)}: {os_text(failure)}", span=span) from None
+    try:
+        check_opened(ev, fd)
+    except Raised as refusal:
+        os.close(fd)
+        raise refusal.at(span) from None
     if stat.S_ISFIFO(os.fstat(fd).st_mode):
         _wait_for_writer(ev, fd)
     os.set_blocking(fd, True)

@@ -36,7 +36,10 @@ class Clock:
 
 
 class Authority:
-    """The seam to Leash: `check` raises `leash_denied` or `spawn_denied`. This one allows all."""
+    """The seam to Leash: `check` raises `leash_denied` or `spawn_denied`. This one allows all.
+    `restricted` says whether it could refuse anything."""
+
+    restricted: bool = False
 
     def check(self, effect: Any) -> None:
         return None

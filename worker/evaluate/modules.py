@@ -74,12 +74,13 @@ def _load(ev: Evaluator, real: str) -> Record:
 
 
 def _read(ev: Evaluator, real: str) -> tuple[str, Program]:
-    from worker.builtins.authority import check_read
+    from worker.builtins.authority import check_opened, check_read
 
     shown = display_name(real)
     try:
         check_read(ev, real)
         with open(real, "rb") as file:
+            check_opened(ev, file.fileno())
             src = file.read().decode()
     except OSError as failure:
         raise raised("io_error", f"cannot read module: {shown}: {os_text(failure)}") from None

@@ -14,6 +14,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from worker.errors import Raised, not_found, os_text, raised
@@ -54,11 +55,12 @@ def _readable(ev: Evaluator, recv: Path) -> str:
 
 
 def _content(ev: Evaluator, recv: Path) -> tuple[str, bytes]:
+    from worker.builtins.authority import check_opened
     from worker.builtins.reading import content
 
     path = _readable(ev, recv)
     try:
-        return path, content(path, ev.cancel)
+        return path, content(path, ev.cancel, partial(check_opened, ev))
     except OSError as error:
         raise _failure(path, error) from None
     except ValueError:
