@@ -20,6 +20,7 @@ LOCAL: Final = "supervisor.cli.local_run:run"
 _DECLARED: Final = (
     kernel.KERNEL,
     work.EXEC,
+    work.PLAN,
     work.RUN,
     kernel.STATUS,
     work.EVENTS,

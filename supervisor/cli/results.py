@@ -47,18 +47,23 @@ def print_raw(out: Output, client: Client, ref: str) -> None:
 
 
 def print_failure(
-    out: Output, error: RpcError, source: str, *, name: str = INTERACTIVE_NAME
+    out: Output,
+    error: RpcError,
+    source: str,
+    *,
+    name: str = INTERACTIVE_NAME,
+    command: str = "exec",
 ) -> int:
     """Show why a submission failed; returns the exit code."""
     if out.json:
         out.document({"error": as_error_object(error)})
     else:
-        for line in _explain(out, error, source, name):
+        for line in _explain(out, error, source, name, command):
             out.note(line)
     return exit_code(error)
 
 
-def _explain(out: Output, error: RpcError, source: str, name: str) -> list[str]:
+def _explain(out: Output, error: RpcError, source: str, name: str, command: str) -> list[str]:
     data = error.data
     if error.code in (Code.PARSE_ERROR, Code.RAISED):
         raised = error.code == Code.RAISED
@@ -76,11 +81,11 @@ def _explain(out: Output, error: RpcError, source: str, name: str) -> list[str]:
         if data.get("ref"):
             lines.append(f"stored as {data['ref']}")
         return lines
-    lines = [f"shoal exec: {error.message}"]
+    lines = [f"shoal {command}: {error.message}"]
     if data.get("hint"):
         lines.append(f"hint: {data['hint']}")
     lines += [f"  {effect_text(effect)}" for effect in data.get("effects") or ()]
-    if error.code == Code.APPROVAL_REQUIRED:
+    if error.code == Code.APPROVAL_REQUIRED and command == "exec":
         lines.append(PLAN_FIRST)
     return lines
 

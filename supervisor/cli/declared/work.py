@@ -56,6 +56,53 @@ denied, 69 that no kernel was reached.""",
     operands=(Operand("SOURCE", "source text; `-` reads it from stdin", required=False),),
 )
 
+_PLAN_REF: Final = Operand("REF", "`plan:` and 32 hex digits, or the first eight or more of them")
+
+PLAN: Final = Command(
+    "plan",
+    "see what a program would do, approve it, apply it",
+    about="""\
+  shoal plan make 'rm old.log'              the effects and the plan's name; nothing runs
+  shoal plan list --pending                 your plans, and those waiting for your approval
+  shoal plan approve plan:4f0c9a17          look at it, then say yes
+  shoal plan apply plan:4f0c9a17            runs exactly the source that was planned, once
+
+An approval admits one run and expires. Exit 75 means that approval is missing, 77 that it is
+denied.""",
+    options=(*TARGET_OPTIONS, *LISTING_OPTIONS),
+    commands=(
+        Command(
+            "make",
+            "plan source and print its effects",
+            run="supervisor.cli.plan:make",
+            operands=(Operand("SOURCE", "source text"),),
+        ),
+        Command(
+            "list",
+            "plans of the session",
+            run="supervisor.cli.plan:list_plans",
+            options=(Option("--pending", "also the plans of others that you may approve"),),
+        ),
+        Command("show", "one plan", run="supervisor.cli.plan:show", operands=(_PLAN_REF,)),
+        Command(
+            "approve",
+            "approve a plan, or ask for its approval",
+            run="supervisor.cli.plan:approve",
+            options=(
+                Option("--effects", "effect kinds to grant, with commas", value="KIND,..."),
+                Option("--yes", "do not ask; needed without a terminal"),
+            ),
+            operands=(_PLAN_REF,),
+        ),
+        Command(
+            "apply",
+            "run a plan's source",
+            run="supervisor.cli.plan:apply",
+            operands=(_PLAN_REF,),
+        ),
+    ),
+)
+
 RUN: Final = Command(
     "run",
     "run a script file without a kernel",
