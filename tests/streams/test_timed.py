@@ -49,6 +49,18 @@ def test_debounce_keeps_its_item_across_an_outer_deadline() -> None:
     assert clock.ns == start + 50 * MS
 
 
+def test_debounce_gives_what_fell_due_between_two_pulls_before_anything_newer() -> None:
+    clock = FakeClock()
+    ev: Any = Driver(clock)
+    stage = Debounce(Script(clock, (0, "a"), (10, "b"), (20, "c")), 5 * MS)
+    assert stage.pull(ev, 0) is PENDING
+    clock.ns += 12 * MS
+    assert stage.pull(ev, 0) == "a"
+    assert stage.pull(ev, 0) is PENDING
+    clock.ns += 12 * MS
+    assert stage.pull(ev, 0) == "b"
+
+
 def test_throttle_opens_again_after_the_interval() -> None:
     clock = FakeClock()
     source = Script(clock, (0, 1), (5, 2), (19, 3), (20, 4), (30, 5), (40, 6), (41, END))
@@ -133,3 +145,23 @@ def test_every_waits_one_interval_for_its_first_tick() -> None:
     assert ticks.pull(ev, clock.ns) is PENDING
     clock.ns += MS
     assert ticks.pull(ev, clock.ns) is not PENDING
+
+
+def test_a_tick_that_is_due_is_taken_by_a_pull_that_must_not_wait() -> None:
+    clock = FakeClock()
+    ev: Any = Driver(clock)
+    ticks = Ticks(clock.ns, 10 * MS)
+    assert ticks.pull(ev, 0) is PENDING
+    clock.ns += 10 * MS - 1
+    assert ticks.pull(ev, 0) is PENDING
+    clock.ns += 1
+    assert ticks.pull(ev, 0) is not PENDING
+    assert ticks.pull(ev, 0) is PENDING
+
+
+def test_take_until_ticks_ends_at_the_first_tick() -> None:
+    clock = FakeClock()
+    source = Script(clock, *[(at, at) for at in range(0, 500, 50)])
+    seen = timeline(clock, TakeUntilStream(source, Ticks(clock.ns, 120 * MS)))
+    assert [item for _, item in seen] == [0, 50, 100]
+    assert source.closed

@@ -76,7 +76,8 @@ class Ticks:
         if self._closed:
             return END
         due = self._start_ns + self._next * self._interval_ns
-        if deadline is not None and deadline < due:
+        # A tick that is due already is there to be taken, even by a pull that must not wait.
+        if deadline is not None and deadline < due and monotonic_ns(ev) < due:
             _sleep_until(ev, deadline)
             return PENDING
         _sleep_until(ev, due)

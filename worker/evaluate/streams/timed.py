@@ -48,6 +48,10 @@ class Debounce:
         self._ended = False
 
     def pull(self, ev: Evaluator, deadline: int | None) -> Value:
+        # What fell due between two pulls goes first: were newer items taken before it, a source
+        # that is never quiet for a whole turn would hold everything back for ever.
+        if self._held is not _NOTHING and not self._ended and _passed(ev, self._due):
+            return self._release()
         while not self._ended:
             holding = self._held is not _NOTHING
             item = self._source.pull(ev, sooner(deadline, self._due) if holding else deadline)
