@@ -145,7 +145,8 @@ class Pty:
         return len(data)
 
     def resize(self, cols: int, rows: int) -> None:
-        """Change the size; the program gets SIGWINCH when it is a change."""
+        """Change to the clamped size; the program gets SIGWINCH when it is a change."""
+        cols, rows = clamped(cols), clamped(rows)
         with self._lock:
             self._screen.resize(rows, cols)
             self._seen = None

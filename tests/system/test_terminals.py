@@ -79,6 +79,22 @@ def test_open_answers_with_what_took_effect(terminals: Any) -> None:
     assert (defaults["cols"], defaults["rows"]) == (80, 24)
 
 
+@pytest.mark.parametrize(
+    ("asked", "got"), [((0, 65535), (1, 1000)), ((1000, 1), (1000, 1)), ((1001, 0), (1000, 1))]
+)
+def test_resize_clamps_each_axis_and_reports_the_size_in_force(
+    terminals: Any, asked: tuple[int, int], got: tuple[int, int]
+) -> None:
+    terminal = terminals("sleep", "600")
+    size = {"cols": asked[0], "rows": asked[1]}
+    answer = terminal.wire.result("pty.resize", {**terminal.id, **size})
+    assert answer == {**terminal.id, "cols": got[0], "rows": got[1]}
+    screen = terminal.wire.result("pty.read", terminal.id)
+    assert (screen["cols"], screen["rows"]) == got
+    over = {"cols": 65536, "rows": 1}
+    assert terminal.wire.error("pty.resize", {**terminal.id, **over})["code"] == -32602
+
+
 def test_numbers_count_up_for_the_whole_daemon_and_failures_take_none() -> None:
     with Daemon() as own, own.wire() as one, own.wire() as two:
         one.result("session.attach", {"session": "one"})
