@@ -121,8 +121,7 @@ class Kernel:
 
     def reap_orphans(self) -> None:
         """End what ended workers left behind; it has become ours, since we are its reaper."""
-        known = {session.worker.pid for session in self.sessions if session.worker is not None}
-        self.loop.run_in_executor(None, kill_orphans, known, self.launcher.helper_pids())
+        self.loop.run_in_executor(None, kill_orphans, self.launcher.strangers)
 
     def detach_all(self, session: Session) -> None:
         """Drop every attachment to a session that is gone."""

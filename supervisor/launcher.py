@@ -3,7 +3,8 @@
 The zygote is `multiprocess`'s forkserver with `worker.zygote` preloaded (see supervisor.zygote).
 Launching blocks (it talks to the zygote), so it happens on one thread of its own; that thread lives
 as long as the router, which matters because the zygote's parent-death signal is bound to the thread
-that started it. A dead zygote is replaced at the next launch; workers it forked live on.
+that started it. A dead zygote is replaced at the next launch, also when it dies in the middle of
+one; workers it forked live on.
 
 `Launcher` is the seam for other places to run workers: it gives back one end of a control channel.
 
@@ -20,7 +21,7 @@ import shutil
 import socket
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ from multiprocess import forkserver, reduction, resource_tracker, spawn
 from multiprocess.context import set_spawning_popen
 
 from ipc.launch import enter
+from supervisor.orphans import children
 from supervisor.zygote import Zygote
 
 PRELOAD: Final = ["worker.zygote"]
@@ -48,6 +50,7 @@ class Launched:
     pid: int
     channel: socket.socket
     status_fd: int
+    forget: Callable[[int], object]
 
     def exit_status(self) -> int | None:
         """The exit code (negative for a signal), None while unknown; never blocks."""
@@ -58,6 +61,8 @@ class Launched:
         return int(_STATUS.unpack(data)[0]) if len(data) == _STATUS.size else None
 
     def close(self) -> None:
+        """The process has ended, or is of no interest any more."""
+        self.forget(self.pid)
         with contextlib.suppress(OSError):
             os.close(self.status_fd)
 
@@ -98,7 +103,8 @@ class _Spawning:
 
 
 class Launcher:
-    # The zygote's state is touched by the one thread of `_thread` only.
+    # The zygote's state is touched by the one thread of `_thread` only. `_launched` are the pids of
+    # what was launched and not closed; added to on that thread, taken from by whoever closes.
 
     def __init__(self, place: Path) -> None:
         """`place` is a private directory for the zygote's socket; it is removed at the end."""
@@ -108,6 +114,7 @@ class Launcher:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="launcher")
         self._context = multiprocess.get_context("forkserver")
         self._zygote = Zygote(place, PRELOAD)
+        self._launched: set[int] = set()
 
     def warm_up(self) -> asyncio.Future[None]:
         """Start the zygote without waiting for it."""
@@ -117,13 +124,22 @@ class Launcher:
         """Fork a process that enters `role`."""
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._thread, self._launch, role, title, settings)
+            return await loop.run_in_executor(
+                self._thread, self._launch_surely, role, title, settings
+            )
         except (OSError, EOFError) as error:
             raise LaunchFailed(str(error)) from error
 
     def _ensure_zygote(self) -> None:
         with _own_imports():
             self._zygote.ensure_running()
+
+    def _launch_surely(self, role: str, title: str, settings: dict[str, int]) -> Launched:
+        """Once more when the zygote ended on the way."""
+        try:
+            return self._launch(role, title, settings)
+        except (OSError, EOFError):
+            return self._launch(role, title, settings)
 
     def _launch(self, role: str, title: str, settings: dict[str, int]) -> Launched:
         self._ensure_zygote()
@@ -133,12 +149,19 @@ class Launcher:
                 target=enter, args=(role, title, theirs, settings), name=title, daemon=False
             )
             pid, status_fd = _fork(self._zygote, child)
+            self._launched.add(pid)
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-        return Launched(pid, ours, status_fd)
+        return Launched(pid, ours, status_fd, self._launched.discard)
+
+    def strangers(self) -> list[int]:
+        """Our children that are neither helpers nor launched by us: orphans of ended workers."""
+        with self._zygote.still():
+            known = self._launched | self.helper_pids()
+            return [pid for pid in children() if pid not in known]
 
     def helper_pids(self) -> set[int]:
         """Pids of our own children that are no workers: the zygote and its resource tracker."""

@@ -9,9 +9,11 @@ Failure: OSError when no process can be made. A zygote that ended is replaced by
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from multiprocess import forkserver, resource_tracker, spawn, util
@@ -43,8 +45,7 @@ class Zygote(forkserver.ForkServer):  # type: ignore[misc]
         with self._lock:
             resource_tracker.ensure_running()
             if self._forkserver_pid is not None:
-                ended, _status = os.waitpid(self._forkserver_pid, os.WNOHANG)
-                if not ended:
+                if not _ended(self._forkserver_pid):
                     return
                 self._forget()
             self._launch()
@@ -81,13 +82,28 @@ class Zygote(forkserver.ForkServer):  # type: ignore[misc]
         self._forkserver_alive_fd = None
         self._forkserver_pid = None
 
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        """Meanwhile neither a zygote nor its resource tracker is started."""
+        with self._lock:
+            yield
+
     def stop(self) -> None:
         """End the zygote and wait for it; processes it forked are not touched."""
         with self._lock:
             pid = self._forkserver_pid
             if pid is not None:
                 self._forget()
-                os.waitpid(pid, 0)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+
+
+def _ended(pid: int) -> bool:
+    """Whether a child has ended, also when somebody else has collected it already."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return True
 
 
 def _listen(listener: socket.socket, path: Path) -> tuple[int, str]:

@@ -151,6 +151,26 @@ def test_a_dead_zygote_is_replaced_and_live_sessions_go_on() -> None:
             assert other.result("exec", {"src": "1"})["render"] == "1"
 
 
+def test_what_a_dead_zygote_forked_outlives_the_search_for_orphans() -> None:
+    """Its processes become children of the router, beside the orphans of a dead worker."""
+    with Daemon() as daemon, daemon.wire() as wire, daemon.wire() as victim:
+        wire.result("session.attach", {"session": "kept"})
+        victim.result("session.attach", {"session": "victim"})
+        wire.result("parse", {"src": "1"})
+        kept = [pid for pid in _descendants(daemon.pid) if _comm(pid) == "shoal:syntax"]
+        zygotes = [pid for pid in _children(daemon.pid) if _comm(pid) == "shoal:zygote"]
+        os.kill(zygotes[0], signal.SIGKILL)
+        assert wait_gone(zygotes) == []
+        worker = _pid_of(wire, "victim")
+        _send_exec(victim, "sh -c 'sleep 60 & sleep 60'")
+        while "sleep" not in "".join(_names(worker)):
+            os.sched_yield()
+        orphans = _descendants(worker)
+        os.kill(worker, signal.SIGKILL)
+        assert wait_gone(orphans) == []
+        assert kept and [pid for pid in kept if not alive(pid)] == []
+
+
 def _comm(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
