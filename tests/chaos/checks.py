@@ -11,6 +11,7 @@ from contextlib import closing
 from itertools import pairwise
 from typing import Any, Final
 
+from tests.chaos.clients import TAIL_BYTES
 from tests.chaos.ledger import Ledger, SessionLedger
 from tests.chaos.world import World
 from tests.system.daemon import Wire
@@ -51,7 +52,13 @@ def _values(wire: Wire, session: SessionLedger) -> list[str]:
         if got != session.acknowledged[ref]:
             problems.append(f"{session.name} {ref}: promised {session.acknowledged[ref]}, {answer}")
     for ref, length in list(session.large.items())[-3:]:
-        page = {"ref": ref, "path": "stdout", "format": "raw", "offset": length - 8, "length": 8}
+        page = {
+            "ref": ref,
+            "path": "stdout",
+            "format": "raw",
+            "offset": length - TAIL_BYTES,
+            "length": TAIL_BYTES,
+        }
         answer = wire.request("value.get", page)
         if answer.get("result", {}).get("total") != length:
             problems.append(f"{session.name} {ref}: promised {length} bytes, {answer}")

@@ -101,6 +101,31 @@ async def test_a_client_that_reads_nothing_is_paused_and_then_closed(
         await asyncio.wait_for(served.endpoint.ended.wait(), 10)
 
 
+@pytest.mark.parametrize(("more", "closed"), [(0, False), (1, True)])
+async def test_the_outgoing_queue_starts_the_stall_rule_past_32_mib(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int, closed: bool
+) -> None:
+    monkeypatch.setattr(connection, "STALL_S", 0.05)
+    async with _Served(tmp_path / "s") as served:
+        served_connection = served.connection
+        assert served_connection is not None
+        transport = served_connection._transport
+        assert transport is not None
+        served_connection.write(b"y" * (1 << 20))
+        # The socket takes what it can hold; from then on everything waits.
+        await asyncio.sleep(0)
+        room = connection.OUTGOING_BYTES_MAX - transport.get_write_buffer_size()
+        served_connection.write(b"y" * room)
+        assert transport.get_write_buffer_size() == connection.OUTGOING_BYTES_MAX
+        if more:
+            served_connection.write(b"y" * more)
+        ended = asyncio.ensure_future(served.endpoint.ended.wait())
+        done, _ = await asyncio.wait({ended}, timeout=10 if closed else 0.3)
+        assert bool(done) is closed
+        assert served_connection.open is not closed
+        ended.cancel()
+
+
 async def test_a_client_that_reads_again_is_not_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
