@@ -119,11 +119,8 @@ class Silent:
         self.gone.set()
 
 
-async def test_a_frame_that_is_not_taken_in_time_ends_the_connection_and_its_producers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """On a bare connection, since nobody waits thirty seconds in a test."""
-    monkeypatch.setattr(agent_connection, "WRITE_STALL_S", 0.2)
+async def bare_connection() -> tuple[Silent, agent_connection.AgentConnection, socket.socket]:
+    """A connection that nobody serves, and the client's end of it."""
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
@@ -132,8 +129,17 @@ async def test_a_frame_that_is_not_taken_in_time_ends_the_connection_and_its_pro
     await loop.create_connection(
         lambda: agent_connection.AgentConnection(endpoint, loop, 1), sock=ours
     )
-    connection = silent.connection
-    assert connection is not None
+    assert silent.connection is not None
+    return silent, silent.connection, theirs
+
+
+async def test_a_frame_that_is_not_taken_in_time_ends_the_connection_and_its_producers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a bare connection, since nobody waits thirty seconds in a test."""
+    monkeypatch.setattr(agent_connection, "WRITE_STALL_S", 0.2)
+    loop = asyncio.get_running_loop()
+    silent, connection, theirs = await bare_connection()
     frame = json.dumps({"x": "y" * 1_000_000}).encode()
     for _ in range(OUTGOING_FRAMES_MAX + 1):
         assert connection.has_room()
@@ -155,15 +161,7 @@ async def test_a_client_that_reads_slowly_but_reads_is_kept(
 ) -> None:
     monkeypatch.setattr(agent_connection, "WRITE_STALL_S", 0.5)
     loop = asyncio.get_running_loop()
-    ours, theirs = socket.socketpair()
-    theirs.setblocking(False)
-    silent = Silent()
-    endpoint = cast(agent_connection.Endpoint, silent)
-    await loop.create_connection(
-        lambda: agent_connection.AgentConnection(endpoint, loop, 1), sock=ours
-    )
-    connection = silent.connection
-    assert connection is not None
+    silent, connection, theirs = await bare_connection()
     frame = json.dumps({"x": "y" * 400_000}).encode()
     begun, got = loop.time(), 0
     for _ in range(4):
