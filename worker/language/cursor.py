@@ -10,6 +10,8 @@ Failure: reading methods raise ParseError only. After one, the cursor is usable 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from worker.language import diagnostics
 from worker.language.ast import Block, Cmd, Expr, Span, Stmt
 from worker.language.diagnostics import Lesson, NestingError, ParseError
@@ -50,7 +52,7 @@ MODE_NO_LAMBDA = 3  # a match guard without lambdas that begin with a parenthesi
 State = tuple[int, int, str, str, int, int, bool, int, int, int, SpanFactory]
 
 
-class Cursor:
+class Cursor(ABC):
     # Text and the part of it being read. `limit` and `span` change only around a string hole.
     # `span` is the Span class itself where offsets need no translation.
     source: Source
@@ -297,39 +299,40 @@ class Cursor:
         self.leave_scope(mark)
 
     # --- the layers above ------------------------------------------------------------------------
+    # What they read for each other. Only the topmost, which has all of it, can be instantiated.
 
-    def number(self) -> Expr:
-        raise NotImplementedError
+    @abstractmethod
+    def number(self) -> Expr: ...
 
-    def tagged(self) -> Expr:
-        raise NotImplementedError
+    @abstractmethod
+    def tagged(self) -> Expr: ...
 
-    def string_at(self, position: int) -> tuple[Expr, int]:
-        raise NotImplementedError
+    @abstractmethod
+    def string_at(self, position: int) -> tuple[Expr, int]: ...
 
-    def expression(self) -> Expr:
-        raise NotImplementedError
+    @abstractmethod
+    def expression(self) -> Expr: ...
 
-    def operand(self) -> Expr:
-        raise NotImplementedError
+    @abstractmethod
+    def operand(self) -> Expr: ...
 
-    def rest(self, left: Expr) -> Expr:
-        raise NotImplementedError
+    @abstractmethod
+    def rest(self, left: Expr) -> Expr: ...
 
-    def operand_or_command(self) -> Expr:
-        raise NotImplementedError
+    @abstractmethod
+    def operand_or_command(self) -> Expr: ...
 
-    def block(self) -> Block:
-        raise NotImplementedError
+    @abstractmethod
+    def block(self) -> Block: ...
 
-    def trailing_block(self) -> Block:
-        raise NotImplementedError
+    @abstractmethod
+    def trailing_block(self) -> Block: ...
 
-    def command(self, position: int) -> Cmd:
-        raise NotImplementedError
+    @abstractmethod
+    def command(self, position: int) -> Cmd: ...
 
-    def statements(self, closer: str) -> list[Stmt]:
-        raise NotImplementedError
+    @abstractmethod
+    def statements(self, closer: str) -> list[Stmt]: ...
 
 
 _DEBUG_ESCAPES = {
