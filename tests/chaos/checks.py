@@ -11,7 +11,6 @@ from contextlib import closing
 from itertools import pairwise
 from typing import Any, Final
 
-from tests.chaos.clients import TAIL_BYTES
 from tests.chaos.ledger import Ledger, SessionLedger
 from tests.chaos.world import World
 from tests.system.daemon import Wire
@@ -56,8 +55,8 @@ def _values(wire: Wire, session: SessionLedger) -> list[str]:
             "ref": ref,
             "path": "stdout",
             "format": "raw",
-            "offset": length - TAIL_BYTES,
-            "length": TAIL_BYTES,
+            "offset": length - 8,
+            "length": 8,
         }
         answer = wire.request("value.get", page)
         if answer.get("result", {}).get("total") != length:

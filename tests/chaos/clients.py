@@ -23,8 +23,8 @@ from tests.chaos.ledger import Ledger, SessionLedger
 ANSWER_S: Final = 20.0
 RETRY_S: Final = 0.02
 LARGE_BYTES: Final = 400_000
-# What is read of the end of large output.
-TAIL_BYTES: Final = 8
+# What a session keeps in memory when the store does not take the rest.
+CAPTURE_BYTES: Final = 100_000
 DECLARE: Final = "var n = 0; var twin = 0"
 COUNT: Final = "n = n + 1; twin = n; n"
 # Kinds of errors that say no more than that the submission did not happen, or that nobody knows.
@@ -174,14 +174,17 @@ class Client:
         if "error" in answer:
             self._refused(answer["error"])
             return
-        # A spill may degrade to what fits into memory; what the session says it has it must keep.
-        ref = answer["result"]["ref"]
+        # A spill may degrade to what fits into memory, never to less; what the session says it has
+        # it must keep.
+        ref, outcome = answer["result"]["ref"], answer["result"]["value"]
+        assert outcome["ok"], f"nobody kills the programs of a session that lives: {answer}"
         page = connection.call(
             "value.get", {"ref": ref, "path": "stdout", "format": "raw", "offset": 0, "length": 0}
         )
-        # Its program may have been killed before it said anything.
-        if "result" in page and page["result"]["total"] >= TAIL_BYTES:
-            self._session.large[ref] = page["result"]["total"]
+        if "result" in page:
+            length = page["result"]["total"]
+            assert CAPTURE_BYTES <= length <= LARGE_BYTES, f"{ref} has {length} bytes: {answer}"
+            self._session.large[ref] = length
 
     def _fail(self, connection: Connection) -> None:
         answer = connection.call("exec", {"src": "1 / 0"})

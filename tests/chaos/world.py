@@ -16,12 +16,13 @@ import tempfile
 from pathlib import Path
 from typing import Final, Self
 
+from tests.chaos.clients import CAPTURE_BYTES
 from tests.system.daemon import Daemon
 
 MARK: Final = "SHOAL_TEST_CHAOS"
 DISK_BYTES: Final = 256 * 1024 * 1024
 ENVIRONMENT: Final = {
-    "SHOAL_CAPTURE_CAP_BYTES": "100000",
+    "SHOAL_CAPTURE_CAP_BYTES": str(CAPTURE_BYTES),
     "SHOAL_CAPTURE_SPILL_CAP_BYTES": "3000000",
 }
 
