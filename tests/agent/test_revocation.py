@@ -59,7 +59,7 @@ class Bearer:
         self.secret, token = create_token(
             store, "agent:bearer", "default", [], now_ns=time.time_ns(), ttl_s=None
         )
-        self._revoke = lambda: revoke_token(store, token.id, time.time_ns())
+        self._store, self._token_id = store, token.id
         self.agent = Agent(self.socket)
         assert self.agent.initialize(auth_token=self.secret)["principal_id"] == "agent:bearer"
         self.agent.result(
@@ -71,7 +71,7 @@ class Bearer:
         """End the token, and wait until the router has seen it."""
         with Agent(self.socket) as other:
             other.initialize(auth_token=self.secret)
-            self._revoke()
+            revoke_token(self._store, self._token_id, time.time_ns())
             deadline = time.monotonic() + SEEN_S
             while "error" not in (answer := other.request("status")):
                 assert time.monotonic() < deadline, "the revocation is not seen"

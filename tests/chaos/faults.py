@@ -26,6 +26,8 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "pause": 3,
     "fill_disk": 2,
 }
+# Names of the workers that have work in a run.
+WORKERS: Final = ("shoal:chaos", "shoal:agent")
 # More deaths within a minute than this and the daemon rightly holds the session back.
 WORKER_KILLS_PER_MINUTE: Final = 3
 
@@ -85,7 +87,7 @@ class Faults:
         for pid in self._processes():
             name = name_of(pid)
             recent = [at for at in self._kills.get(name, []) if now - at < 60]
-            if name.startswith("shoal:chaos") and len(recent) < WORKER_KILLS_PER_MINUTE:
+            if name.startswith(WORKERS) and len(recent) < WORKER_KILLS_PER_MINUTE:
                 victims.append((pid, name))
         if not victims:
             return "no worker to kill"

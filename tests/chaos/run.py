@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tests.chaos import checks
+from tests.chaos import agents, checks
+from tests.chaos.agents import AgentLedger, Prompter
 from tests.chaos.clients import Client
 from tests.chaos.faults import WEIGHTS, Faults
 from tests.chaos.ledger import Ledger
@@ -55,10 +56,11 @@ def run(
     for first in range(1, rounds + 1, ROUNDS_PER_WORLD):
         numbers = range(first, min(first + ROUNDS_PER_WORLD, rounds + 1))
         ledger = Ledger([f"chaos-{number}" for number in range(SESSIONS)])
+        turns = AgentLedger()
         with World() as world:
             faults = Faults(world, chance, weights)
-            struck += _rounds(numbers, seed, world, ledger, faults, chance, report)
-        promises += ledger.promises
+            struck += _rounds(numbers, seed, world, ledger, turns, faults, chance, report)
+        promises += ledger.promises + len(turns.answered)
         notes.update(ledger.notes)
     return Summary(promises, dict(notes), struck)
 
@@ -68,6 +70,7 @@ def _rounds(
     seed: int,
     world: World,
     ledger: Ledger,
+    turns: AgentLedger,
     faults: Faults,
     chance: random.Random,
     report: Callable[[str], None],
@@ -75,14 +78,18 @@ def _rounds(
     """The rounds of one world; what struck it. Raises Broken."""
     struck: list[str] = []
     for number in numbers:
-        happened = _round(world, ledger, faults, chance)
+        happened = _round(world, ledger, turns, faults, chance)
         struck += happened
         problems = checks.promises(world, ledger) + checks.history(world, ledger)
+        problems += agents.history(world.agent_socket, turns)
         log = world.daemon.read_log()[-4000:]
         if number % STOPPED_EVERY == 0 or number == numbers[-1]:
             problems += _stopped(world)
             world.start_router()
-        report(f"round {number}: {', '.join(happened)}; {ledger.promises} promises")
+        report(
+            f"round {number}: {', '.join(happened)}; {ledger.promises} promises, "
+            f"{len(turns.answered)} turns"
+        )
         if problems:
             raise Broken(
                 f"seed {seed}, round {number}, after {happened}:\n"
@@ -92,11 +99,15 @@ def _rounds(
     return struck
 
 
-def _round(world: World, ledger: Ledger, faults: Faults, chance: random.Random) -> list[str]:
-    clients = [
+def _round(
+    world: World, ledger: Ledger, turns: AgentLedger, faults: Faults, chance: random.Random
+) -> list[str]:
+    prompter = Prompter(world.agent_socket, ledger, turns, chance.randrange(1 << 32))
+    clients: list[Client | Prompter] = [
         Client(world.socket, ledger, session, chance.randrange(1 << 32))
         for session in ledger.sessions.values()
     ]
+    clients.append(prompter)
     for client in clients:
         client.thread.start()
     happened = []

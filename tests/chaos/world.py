@@ -34,12 +34,13 @@ class World:
         self._scratch = Path(tempfile.mkdtemp(prefix="shoal-chaos-"))
         self.small_disk = _mount(self._scratch)
         self._daemon = Daemon(
-            "--log-level", "error", "--no-agent-endpoint",
+            "--log-level", "error",
             directory=self._scratch,
             environ=ENVIRONMENT | {MARK: self._scratch.name},
         )  # fmt: skip
         self.state = self._daemon.state
         self.socket = self._daemon.socket
+        self.agent_socket = self.state / "daemon.sock"
         self.log = b""
 
     def __enter__(self) -> Self:
