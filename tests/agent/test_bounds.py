@@ -8,6 +8,7 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,11 +19,15 @@ from supervisor.agent import connection as agent_connection
 from supervisor.agent.limits import (
     FILE_BYTES_MAX,
     OUTGOING_FRAMES_MAX,
+    REFUSAL_NOTICES_MAX,
+    SERVER_REQUESTS_MAX,
     STAGING_BYTES_MAX,
     UPLOAD_IDLE_S,
     UPLOADS_PER_CONNECTION_MAX,
 )
 from supervisor.agent.uploads import Uploads
+from supervisor.agent_endpoint import AgentEndpoint
+from supervisor.metrics import Metrics
 from tests.agent.client import Agent
 from tests.system.daemon import Daemon, wait_gone
 
@@ -152,6 +157,87 @@ async def test_a_frame_that_is_not_taken_in_time_ends_the_connection_and_its_pro
         await question
     assert not connection.open
     theirs.close()
+
+
+async def test_a_connection_has_64_questions_open_at_most() -> None:
+    silent, connection, theirs = await bare_connection()
+    loop = asyncio.get_running_loop()
+    open_ones = [
+        loop.create_task(connection.request("elicitation/create", b"{}", 60))
+        for _ in range(SERVER_REQUESTS_MAX)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(agent_connection.NoAnswer, match="busy"):
+        await connection.request("elicitation/create", b"{}", 60)
+    # An answer makes room for the next.
+    await loop.sock_sendall(theirs, b'{"jsonrpc":"2.0","id":"zc-out-0","result":{}}\n')
+    assert await open_ones[0] == b"{}"
+    another = loop.create_task(connection.request("elicitation/create", b"{}", 60))
+    await asyncio.sleep(0)
+    assert not another.done()
+    connection.abort()
+    await silent.gone.wait()
+    for question in (*open_ones[1:], another):
+        with pytest.raises(agent_connection.NoAnswer, match="closed"):
+            await question
+    theirs.close()
+
+
+class Surplus:
+    admitted = False
+
+
+def test_surplus_connections_get_16_notices_at_a_time() -> None:
+    endpoint = AgentEndpoint.__new__(AgentEndpoint)
+    endpoint.draining = False
+    endpoint.kernel = cast(Any, SimpleNamespace(metrics=Metrics()))
+    endpoint.connections = {cast(Any, object())}
+    endpoint._connection_limit = 1
+    endpoint._refusing = False
+    endpoint._notices = set()
+    surplus = [cast(Any, Surplus()) for _ in range(REFUSAL_NOTICES_MAX + 1)]
+    answers = [endpoint.opened(connection) for connection in surplus]
+    assert [answer is not None for answer in answers] == [True] * REFUSAL_NOTICES_MAX + [False]
+    assert not any(connection.admitted for connection in surplus)
+    # One that was delivered makes room for the next.
+    endpoint.closed(surplus[0])
+    assert endpoint.opened(cast(Any, Surplus())) is not None
+
+
+def test_what_has_thirty_seconds_has_thirty_seconds(daemon: Daemon) -> None:
+    """All of it at once, on a running daemon: an unfinished frame, a silent start, a turn in the
+    queue, and a client that takes nothing."""
+    path = daemon.state / "daemon.sock"
+    with Agent(path) as half, Agent(path) as silent, Agent(path) as deaf, Agent(path) as one:
+        for client in (half, silent, deaf, one):
+            client.socket.settimeout(60)
+        for client in (half, deaf, one):
+            client.initialize()
+        half.raw(b'{"jsonrpc":"2.0","id":9,"method":"status"')
+        one.result("session/new", {"agent_alias": "shell", "session_id": "long"})
+        one.send("session/prompt", {"session_id": "long", "prompt": "sh { sleep 100 }"})
+        one.until("tool_call")
+        queued = one.send("session/prompt", {"session_id": "long", "prompt": "1"})
+        deaf.result("session/new", {"agent_alias": "shell", "session_id": "flood"})
+        deaf.send("session/prompt", {"session_id": "flood", "prompt": "sh { yes flood }"})
+
+        busy = one.wait(queued)["error"]
+        assert (busy["code"], busy["data"]["kind"]) == (-32002, "session_busy")
+        assert busy["message"].startswith("Session busy:")
+        assert half.frame() == {
+            "jsonrpc": "2.0",
+            "id": None,
+            "error": {
+                "code": -32600,
+                "message": "Frame was not completed within 30000 ms",
+                "data": {"reason": "frame_timeout", "kind": "frame_timeout", "limit_ms": 30000},
+            },
+        }
+        assert half.line() == b""
+        assert silent.line() == b""
+        # Its turn is cancelled with its connection, and the session takes others.
+        assert one.prompt("flood", "'free again'")["result"]["content"] == "free again"
+        one.result("session/cancel", {"session_id": "long"})
 
 
 async def test_a_client_that_reads_slowly_but_reads_is_kept(
