@@ -1,48 +1,28 @@
 """The agent endpoint's methods: typed parameters and results, grants, kinds of answers (chapter
 70).
 
-This is the one place where a method's shape is written. Parameters have snake_case names here; the
-decoder accepts the camelCase twin of each, at every level, and refuses twins that differ. Results
-are encoded from the same names; methods marked `twins` also send the camelCase names.
+This is the one place where a method's shape is written; how it is read and written is in
+`ipc.agent_params`.
 
-Failure: `decode` reports -32602 with the member at fault in the message and in `data.field`.
+Failure: `check_session_id` raises RpcError -32602.
 """
 
 from __future__ import annotations
 
-import types
-import typing
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
-from ipc.agent_envelope import AgentCode, agent_error
+from ipc.agent_params import ABSENT, Json, Method, NoParams, Params, Result, invalid_params
 
 AGENT_PROTOCOL: Final = 1
 SESSION_ID_BYTES_MAX: Final = 128
 FEATURES: Final = ("dual_spelling", "chunked_upload", "elicitation_form", "turn_started")
 
-T = TypeVar("T")
-Json = msgspec.Raw
-ABSENT: Final = msgspec.Raw(b"")
-
-
-class _Params(msgspec.Struct, gc=False):
-    pass
-
-
-class _Result(msgspec.Struct, gc=False, omit_defaults=True):
-    pass
-
-
-class NoParams(_Params):
-    """The method takes none and ignores whatever is sent."""
-
-
 # --- core ----------------------------------------------------------------------------------------
 
 
-class InitializeParams(_Params):
+class InitializeParams(Params):
     protocol_version: Json = ABSENT
     auth_token: str | None = None
     auth_provider: str | None = None
@@ -52,7 +32,7 @@ class InitializeParams(_Params):
     env: dict[str, str] | None = None
 
 
-class InitializeResult(_Result):
+class InitializeResult(Result):
     protocol_version: int
     server_version: str
     server_pid: int
@@ -66,7 +46,7 @@ class InitializeResult(_Result):
     features: list[str]
 
 
-class StatusResult(_Result):
+class StatusResult(Result):
     server_version: str
     protocol_version: int
     active_sessions: int
@@ -77,7 +57,7 @@ class StatusResult(_Result):
     config_kind: str | None = None
 
 
-class HealthResult(_Result):
+class HealthResult(Result):
     pid: int
     updated_at: str
     uptime_seconds: int
@@ -88,7 +68,7 @@ class HealthResult(_Result):
 # --- sessions ------------------------------------------------------------------------------------
 
 
-class NewParams(_Params):
+class NewParams(Params):
     agent_alias: str
     cwd: str | None = None
     session_id: str | None = None
@@ -99,39 +79,39 @@ class NewParams(_Params):
     tui_id: Json = ABSENT
 
 
-class NewResult(_Result):
+class NewResult(Result):
     session_id: str
     agent_alias: str
     message_count: int
     workspace_dir: str
 
 
-class SessionParams(_Params):
+class SessionParams(Params):
     session_id: str
 
 
-class CloseResult(_Result):
+class CloseResult(Result):
     session_id: str
     closed: bool
 
 
-class KillResult(_Result):
+class KillResult(Result):
     session_id: str
     killed: bool
 
 
-class DeleteResult(_Result):
+class DeleteResult(Result):
     session_id: str
     deleted: bool
 
 
-class ListParams(_Params):
+class ListParams(Params):
     query: str | None = None
     limit: int | None = None
     running: bool | None = None
 
 
-class SessionEntry(_Result):
+class SessionEntry(Result):
     session_id: str
     session_key: str
     created_at: str
@@ -145,18 +125,18 @@ class SessionEntry(_Result):
     name: str | None = None
 
 
-class ListResult(_Result):
+class ListResult(Result):
     sessions: list[SessionEntry]
 
 
-class MessagesParams(_Params):
+class MessagesParams(Params):
     session_id: str
     limit: int | None = None
     before_index: int | None = None
     cursor: Json = ABSENT
 
 
-class Message(_Result):
+class Message(Result):
     role: str
     content: str
     kind: str
@@ -167,7 +147,7 @@ class Message(_Result):
     tool_output: str | None = None
 
 
-class MessagesPage(_Result):
+class MessagesPage(Result):
     session_id: str
     messages: list[Message]
     total: int
@@ -181,14 +161,14 @@ class MessagesCursorPage(msgspec.Struct, gc=False):
     has_older: bool
 
 
-class PlanEntry(_Result, rename={"active_form": "activeForm"}):
+class PlanEntry(Result, rename={"active_form": "activeForm"}):
     content: str
     status: str
     priority: str
     active_form: str | None = None
 
 
-class StateResult(_Result):
+class StateResult(Result):
     session_id: str
     state: str
     turn_id: str | None = None
@@ -196,7 +176,7 @@ class StateResult(_Result):
     plan: list[PlanEntry] | None = None
 
 
-class FileEntry(_Params):
+class FileEntry(Params):
     path: str | None = None
     data_b64: str | None = None
     filename: str | None = None
@@ -204,50 +184,50 @@ class FileEntry(_Params):
     source: str | None = None
 
 
-class PromptParams(_Params):
+class PromptParams(Params):
     session_id: str
     prompt: str
     client_turn_generation: int | None = None
     attachments: list[FileEntry] | None = None
 
 
-class PromptResult(_Result):
+class PromptResult(Result):
     session_id: str
     stop_reason: str
     content: str
     turn_id: str
 
 
-class CancelResult(_Result):
+class CancelResult(Result):
     session_id: str
     cancelled: bool
 
 
-class ApproveParams(_Params):
+class ApproveParams(Params):
     session_id: str
     request_id: str
     decision: str
     replacement: str | None = None
 
 
-class ApproveResult(_Result):
+class ApproveResult(Result):
     session_id: str
     request_id: str
     acknowledged: bool
 
 
-class Overrides(_Params):
+class Overrides(Params):
     model: str | None = None
     model_provider: str | None = None
     temperature: float | None = None
 
 
-class ConfigureParams(_Params):
+class ConfigureParams(Params):
     session_id: str
     overrides: Overrides
 
 
-class ConfigureResult(_Result):
+class ConfigureResult(Result):
     session_id: str
     overrides: dict[str, Any]
 
@@ -255,11 +235,11 @@ class ConfigureResult(_Result):
 # --- configuration -------------------------------------------------------------------------------
 
 
-class ConfigGetParams(_Params):
+class ConfigGetParams(Params):
     prop: str | None = None
 
 
-class ConfigGetResult(_Result):
+class ConfigGetResult(Result):
     """`prop` and `masked` are absent when the whole tree was asked for."""
 
     value: Any
@@ -267,36 +247,36 @@ class ConfigGetResult(_Result):
     masked: bool | None = None
 
 
-class ConfigSetParams(_Params):
+class ConfigSetParams(Params):
     prop: str
     value: Json
     comment: str | None = None
 
 
-class ConfigSetResult(_Result):
+class ConfigSetResult(Result):
     prop: str
     set: bool
 
 
-class SetEntry(_Params):
+class SetEntry(Params):
     prop: str
     value: Json
 
 
-class ConfigSetManyParams(_Params):
+class ConfigSetManyParams(Params):
     sets: list[SetEntry]
 
 
-class ConfigSetManyResult(_Result):
+class ConfigSetManyResult(Result):
     props: list[str]
     set: bool
 
 
-class ConfigListParams(_Params):
+class ConfigListParams(Params):
     prefix: str | None = None
 
 
-class ConfigEntry(_Result):
+class ConfigEntry(Result):
     path: str
     category: str
     kind: str
@@ -310,49 +290,49 @@ class ConfigEntry(_Result):
     section: str | None = None
 
 
-class ConfigListResult(_Result):
+class ConfigListResult(Result):
     entries: list[ConfigEntry]
 
 
-class ConfigDeleteParams(_Params):
+class ConfigDeleteParams(Params):
     prop: str
 
 
-class ConfigDeleteResult(_Result):
+class ConfigDeleteResult(Result):
     prop: str
     deleted: bool
 
 
-class ConfigValidateResult(_Result):
+class ConfigValidateResult(Result):
     valid: bool
     error: str | None = None
 
 
-class ConfigReloadResult(_Result):
+class ConfigReloadResult(Result):
     reloading: bool
 
 
-class MapKeysParams(_Params):
+class MapKeysParams(Params):
     path: str
 
 
-class MapKeysResult(_Result):
+class MapKeysResult(Result):
     path: str
     keys: list[str]
 
 
-class MapKeyParams(_Params):
+class MapKeyParams(Params):
     path: str
     key: str
 
 
-class MapKeyCreateResult(_Result):
+class MapKeyCreateResult(Result):
     path: str
     key: str
     created: bool
 
 
-class MapKeyDeleteResult(_Result):
+class MapKeyDeleteResult(Result):
     path: str
     key: str
     deleted: bool
@@ -361,17 +341,17 @@ class MapKeyDeleteResult(_Result):
 # --- agents, files, logs -------------------------------------------------------------------------
 
 
-class AgentEntry(_Result):
+class AgentEntry(Result):
     alias: str
     enabled: bool
     channels: list[Any] = msgspec.field(name="channels")
 
 
-class AgentsResult(_Result):
+class AgentsResult(Result):
     agents: list[AgentEntry]
 
 
-class AgentStatusEntry(_Result):
+class AgentStatusEntry(Result):
     alias: str
     enabled: bool
     channels: list[Any] = msgspec.field(name="channels")
@@ -379,16 +359,16 @@ class AgentStatusEntry(_Result):
     persisted_sessions: int
 
 
-class AgentsStatusResult(_Result):
+class AgentsStatusResult(Result):
     agents: list[AgentStatusEntry]
 
 
-class AttachParams(_Params):
+class AttachParams(Params):
     session_id: str
     files: list[FileEntry]
 
 
-class FileResult(_Result):
+class FileResult(Result):
     ref_id: str
     marker: str
     workspace_path: str
@@ -396,43 +376,43 @@ class FileResult(_Result):
     deduplicated: bool
 
 
-class AttachResult(_Result):
+class AttachResult(Result):
     files: list[FileResult]
 
 
-class UploadBeginParams(_Params):
+class UploadBeginParams(Params):
     session_id: str
     size_bytes: int
     filename: str | None = None
     sha256: str | None = None
 
 
-class UploadBeginResult(_Result):
+class UploadBeginResult(Result):
     upload_id: str
     chunk_bytes: int
     max_bytes: int
 
 
-class UploadChunkParams(_Params):
+class UploadChunkParams(Params):
     upload_id: str
     offset: int
     data_b64: bytes
 
 
-class UploadChunkResult(_Result):
+class UploadChunkResult(Result):
     received_bytes: int
 
 
-class UploadCommitParams(_Params):
+class UploadCommitParams(Params):
     upload_id: str
 
 
-class ListDirParams(_Params):
+class ListDirParams(Params):
     path: str
     show_hidden: bool | None = None
 
 
-class DirEntry(_Result):
+class DirEntry(Result):
     name: str
     full_path: str
     is_dir: bool
@@ -441,199 +421,33 @@ class DirEntry(_Result):
     mtime: int | None = None
 
 
-class ListDirResult(_Result):
+class ListDirResult(Result):
     entries: list[DirEntry]
     cwd: str
     truncated: bool | None = None
 
 
-class LogsSubscribeParams(_Params):
+class LogsSubscribeParams(Params):
     since_seq: int | None = None
     epoch: str | None = None
 
 
-class LogsSubscribeResult(_Result):
+class LogsSubscribeResult(Result):
     subscribed: bool
     subscription_id: str
     seq: int
     epoch: str
 
 
-class SubscriptionCancelParams(_Params):
+class SubscriptionCancelParams(Params):
     subscription_id: str
 
 
-class SubscriptionCancelResult(_Result):
+class SubscriptionCancelResult(Result):
     cancelled: bool
 
 
 # --- the registry --------------------------------------------------------------------------------
-
-
-class Method:
-    """One method: its types, the grant it needs (None for `initialize`), and its twins."""
-
-    __slots__ = ("_fields", "grant", "name", "params", "result", "summary", "twins")
-
-    def __init__(
-        self,
-        name: str,
-        grant: str | None,
-        params: type[Any],
-        result: Any,
-        summary: str,
-        *,
-        twins: bool = False,
-    ) -> None:
-        self.name = name
-        self.grant = grant
-        self.params = params
-        self.result = result
-        self.summary = summary
-        self.twins = twins
-        self._fields = _Shape.of(params)
-
-    def decode(self, raw: bytes | memoryview) -> Any:
-        """The parameters of a call; empty `raw` means none. Raises RpcError."""
-        if self.params is NoParams:
-            return NoParams()
-        if raw[:1] == b"[":
-            raise invalid_params("params must be an object with named parameters")
-        members = _members.decode(raw) if raw else {}
-        return self._fields.decode(members, "")
-
-    def encode(self, result: msgspec.Struct) -> bytes:
-        """A result as JSON, with twins where the method sends them."""
-        if not self.twins:
-            return _encode(result)
-        return _encode(with_twins(msgspec.to_builtins(result)))
-
-
-_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_anything: Final = msgspec.json.Decoder()
-_encode: Final = msgspec.json.Encoder().encode
-
-
-def invalid_params(message: str, /, **data: Any) -> Exception:
-    """The -32602 error, to be raised."""
-    return agent_error(AgentCode.INVALID_PARAMS, message, "invalid_params", **data)
-
-
-def camel(name: str) -> str:
-    """The camelCase twin of a snake_case name."""
-    head, *rest = name.split("_")
-    return head + "".join(part[:1].upper() + part[1:] for part in rest)
-
-
-def with_twins(members: dict[str, Any]) -> dict[str, Any]:
-    """The members with the camelCase twin of each that has one, also inside lists of objects."""
-    doubled: dict[str, Any] = {}
-    for name, value in members.items():
-        if type(value) is list and value and type(value[0]) is dict:
-            value = [with_twins(item) for item in value]
-        doubled[name] = value
-        if "_" in name:
-            doubled[camel(name)] = value
-    return doubled
-
-
-class _Shape:
-    """How to decode one parameter object: a decoder per member, nested objects by their shape."""
-
-    __slots__ = ("_decoders", "_nested", "_required", "_struct")
-
-    def __init__(self, struct: type[Any]) -> None:
-        self._struct = struct
-        self._decoders: dict[str, msgspec.json.Decoder[Any]] = {}
-        self._nested: dict[str, tuple[_Shape, bool]] = {}
-        self._required: set[str] = set()
-        hints = typing.get_type_hints(struct)
-        for field in msgspec.structs.fields(struct):
-            if field.required:
-                self._required.add(field.name)
-            hint = hints[field.name]
-            inner, many = _inner_struct(hint)
-            if inner is not None:
-                self._nested[field.name] = (_Shape.of(inner), many)
-            else:
-                self._decoders[field.name] = msgspec.json.Decoder(hint)
-
-    @classmethod
-    def of(cls, struct: type[Any]) -> _Shape:
-        if struct not in _shapes:
-            _shapes[struct] = cls(struct)
-        return _shapes[struct]
-
-    def decode(self, members: dict[str, msgspec.Raw], place: str) -> Any:
-        found: dict[str, Any] = {}
-        for name in (*self._decoders, *self._nested):
-            raw = _one_spelling(members, name, place)
-            if raw is None:
-                if name in self._required:
-                    raise invalid_params(
-                        f"missing required parameter `{place}{name}`", field=place + name
-                    )
-                continue
-            value = self._member(name, raw, place + name)
-            if value is not None:
-                found[name] = value
-            elif name in self._required:
-                raise invalid_params(f"`{place}{name}` must not be null", field=place + name)
-        return self._struct(**found)
-
-    def _member(self, name: str, raw: msgspec.Raw, place: str) -> Any:
-        nested = self._nested.get(name)
-        try:
-            if nested is None:
-                return self._decoders[name].decode(raw)
-            shape, many = nested
-            if bytes(raw) == b"null":
-                return None
-            if not many:
-                return shape.decode(_members.decode(raw), place + ".")
-            items = _lists.decode(raw)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise invalid_params(f"`{place}`: {error}", field=place) from None
-        return [shape.decode(item, f"{place}[{index}].") for index, item in enumerate(items)]
-
-
-_shapes: dict[type[Any], _Shape] = {}
-_lists: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
-
-
-def _inner_struct(hint: Any) -> tuple[type[Any] | None, bool]:
-    """The parameter struct inside a hint, and whether it comes as a list."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        hint = next(part for part in typing.get_args(hint) if part is not type(None))
-    if typing.get_origin(hint) is list:
-        (item,) = typing.get_args(hint)
-        return (item, True) if _is_params(item) else (None, False)
-    return (hint, False) if _is_params(hint) else (None, False)
-
-
-def _is_params(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, _Params)
-
-
-def _one_spelling(members: dict[str, msgspec.Raw], name: str, place: str) -> msgspec.Raw | None:
-    """The raw value under either spelling; both must agree when both are there."""
-    twin = camel(name)
-    raw, other = members.get(name), members.get(twin)
-    if raw is None:
-        return other
-    if twin == name or other is None or _same(raw, other):
-        return raw
-    raise invalid_params(f"`{place}{name}` and `{place}{twin}` differ", field=place + name)
-
-
-def _same(one: msgspec.Raw, other: msgspec.Raw) -> bool:
-    if bytes(one) == bytes(other):
-        return True
-    try:
-        first, second = _anything.decode(one), _anything.decode(other)
-    except msgspec.DecodeError:
-        return False
-    return type(first) is type(second) and bool(first == second)
 
 
 _ALL: Final = (

@@ -31,8 +31,8 @@ from ipc.agent_methods import (
     InitializeResult,
     PromptParams,
     check_session_id,
-    invalid_params,
 )
+from ipc.agent_params import invalid_params
 from ipc.jsonrpc import RpcError, internal
 from ipc.messages import Caller
 from journal.agent_store import SessionRow, create_tables

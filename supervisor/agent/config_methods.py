@@ -33,9 +33,8 @@ from ipc.agent_methods import (
     MapKeyParams,
     MapKeysParams,
     MapKeysResult,
-    NoParams,
-    invalid_params,
 )
+from ipc.agent_params import NoParams, invalid_params
 from ipc.jsonrpc import RpcError
 from supervisor.agent.config_schema import (
     MAP_SECTIONS,

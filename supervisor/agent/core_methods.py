@@ -17,11 +17,11 @@ from ipc.agent_methods import (
     HealthResult,
     LogsSubscribeParams,
     LogsSubscribeResult,
-    NoParams,
     StatusResult,
     SubscriptionCancelParams,
     SubscriptionCancelResult,
 )
+from ipc.agent_params import NoParams
 from journal.agent_store import count_by_alias
 from journal.errors import StoreError
 from supervisor.agent.identity import not_granted

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ipc.agent_methods import LogsSubscribeParams, LogsSubscribeResult, invalid_params
+from ipc.agent_methods import LogsSubscribeParams, LogsSubscribeResult
+from ipc.agent_params import invalid_params
 from supervisor.agent.limits import (
     LOG_RING_BYTES_MAX,
     LOG_RING_EVENTS_MAX,

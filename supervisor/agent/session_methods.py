@@ -27,8 +27,8 @@ from ipc.agent_methods import (
     NewResult,
     SessionParams,
     check_session_id,
-    invalid_params,
 )
+from ipc.agent_params import invalid_params
 from ipc.jsonrpc import RpcError
 from journal.agent_store import (
     SessionRow,

@@ -23,8 +23,8 @@ from ipc.agent_methods import (
     SessionEntry,
     SessionParams,
     StateResult,
-    invalid_params,
 )
+from ipc.agent_params import invalid_params
 from journal.agent_store import (
     TranscriptRow,
     listed_sessions,

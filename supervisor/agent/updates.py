@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ipc.agent_events import Event, Plan, Text, Thought, ToolCall, ToolResult, Trim, Usage
-from ipc.agent_methods import with_twins
+from ipc.agent_params import with_twins
 
 _encode: Final = msgspec.json.Encoder().encode
 

@@ -15,7 +15,8 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ipc.agent_methods import UploadBeginParams, UploadChunkParams, invalid_params
+from ipc.agent_methods import UploadBeginParams, UploadChunkParams
+from ipc.agent_params import invalid_params
 from supervisor.agent.attachments import replaced
 from supervisor.agent.limits import (
     FILE_BYTES_MAX,

@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from ipc.agent_envelope import AgentCode
-from ipc.agent_methods import METHODS, Json, Method, NoParams, camel
+from ipc.agent_methods import METHODS
+from ipc.agent_params import Json, Method, NoParams, camel
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "agent-endpoint.md"
 
