@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,40 +22,23 @@ import structlog
 
 from ipc.agent_envelope import AgentCode, Request, agent_error
 from ipc.agent_events import (
-    CONTEXT_BREADCRUMB,
     Event,
-    Plan,
-    ProviderView,
-    Text,
-    Thought,
-    ToolCall,
-    ToolResult,
-    Trim,
     TurnEnd,
-    TurnOrder,
     TurnTotals,
-    Usage,
     decode_batch,
-    encode_event,
 )
 from ipc.agent_methods import METHODS, PromptParams, PromptResult
 from ipc.jsonrpc import RpcError, internal
 from ipc.messages import Ask, Cancel, Failure, Reply
 from journal.agent_store import (
     SessionRow,
-    TextRow,
-    VisibleRow,
-    add_events,
-    add_trim,
     begin_turn,
-    finish_turn,
-    whole_transcript,
 )
 from journal.errors import StoreError
 from journal.records import Probe
-from supervisor.agent import attachments, history, tools
+from supervisor.agent import attachments, tools
 from supervisor.agent.identity import Access, Binding, not_granted
-from supervisor.agent.limits import CANCEL_GRACE_S, RAW_OUTPUT_BYTES_MAX, SLOT_WAIT_S, cut
+from supervisor.agent.limits import CANCEL_GRACE_S, SLOT_WAIT_S
 from supervisor.agent.sessions import (
     AMBIGUOUS,
     SURFACES,
@@ -67,7 +50,9 @@ from supervisor.agent.sessions import (
 )
 from supervisor.agent.settings import Agent, Provider, Unusable
 from supervisor.agent.slots import Place, SlotFull, SlotTimeout
-from supervisor.agent.updates import trim_members, update_of, update_params, without_context
+from supervisor.agent.turn_order import order_of, retained_context
+from supervisor.agent.turn_record import TurnRecord
+from supervisor.agent.updates import update_of, update_params
 from supervisor.contents import close_all
 from supervisor.submissions import journal_unavailable
 from supervisor.worker_process import Ending, Worker
@@ -97,9 +82,9 @@ class Ended:
 
 
 class Turn:
-    # `cause` is set once, by the first cancellation. `_events` are those committed, `_seq` the next
-    # number. `running` is the submission a tool call evaluates right now, `_tasks` the questions
-    # being answered. `call_id` names the call to the worker while it runs.
+    # `cause` is set once, by the first cancellation. `_record` is what the turn has said. `running`
+    # is the submission a tool call evaluates right now, `_tasks` the questions being answered.
+    # `call_id` names the call to the worker while it runs.
 
     def __init__(
         self,
@@ -127,15 +112,13 @@ class Turn:
         self.ceiling: frozenset[str] | None = None
         self._place: Place | None = None
         self._worker: Worker | None = None
-        self._events: list[Event] = []
-        self._seq = 0
+        self._record = TurnRecord(endpoint.kernel, self.id, self._tell)
         self._usage: TurnTotals | None = None
         self.running: Submission | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: asyncio.Future[TurnEnd | RpcError] | None = None
         self._cancelled = asyncio.Event()
         self._timed_out = False
-        self._checkpoint_failure: str | None = None
         self._abort_timer: asyncio.TimerHandle | None = None
         self._timeout_timer: asyncio.TimerHandle | None = None
 
@@ -143,10 +126,6 @@ class Turn:
     def access(self) -> Access:
         """What the prompting connection may do now."""
         return self.endpoint.access(self.binding.identity)
-
-    @property
-    def text(self) -> str:
-        return "".join(event.text for event in self._events if isinstance(event, Text))
 
     # -- admission ---------------------------------------------------------------------------------
 
@@ -344,66 +323,20 @@ class Turn:
         try:
             await self.endpoint.sessions.renew(live)
             worker = await live.worker()
-            context = await self._context(live)
+            context = await retained_context(self, live)
         except RpcError as error:
             return error
         except StoreError as error:
             return store_failed(live.id, str(error))
         if self.cause is not None:
             return TurnEnd()
-        order = self._order(live, prompt, files, context)
+        order = order_of(self, live, prompt, files, context)
         self._ended = self.endpoint.kernel.loop.create_future()
         self._worker = worker
         self.call_id = worker.call(
             "agent.turn", _encode(order), tools.caller(self.endpoint, live, self), self._over
         )
         return await self._ended
-
-    async def _context(self, live: LiveSession) -> history.Context:
-        """What the model is given. An explicit empty snapshot is authoritative."""
-        if self.provider.kind != "openai":
-            return []
-        if live.context_json is not None:
-            found: history.Context = msgspec.json.decode(live.context_json)
-            return found
-        rows = await self.endpoint.kernel.store.load(whole_transcript(live.key))
-        context = history.replay(rows)
-        live.context_json = history.json_text(context)
-        return context
-
-    def _order(
-        self, live: LiveSession, prompt: str, files: list[str], context: history.Context
-    ) -> TurnOrder:
-        overrides, agent, provider = live.overrides, self.agent, self.provider
-        switched = overrides.get("model_provider") not in (None, agent.provider)
-        agent_model = None if switched else agent.model
-        temperature = overrides.get("temperature", agent.temperature)
-        return TurnOrder(
-            turn_id=self.id,
-            session_id=live.id,
-            prompt=self.params.prompt,
-            visible_prompt=prompt,
-            attachments=files,
-            provider=ProviderView(
-                name=self.provider_name,
-                kind=provider.kind or "",
-                model=overrides.get("model") or agent_model or provider.model,
-                temperature=provider.temperature if temperature is None else temperature,
-                max_tokens=provider.max_tokens,
-                command=provider.command,
-                env=provider.env,
-                startup_s=provider.startup_timeout_secs,
-            ),
-            workspace=live.workspace_dir,
-            system_prompt=agent.system_prompt,
-            tools=[name for name in agent.tools if tools.allowed(name, self.ceiling)],
-            max_turns=agent.max_turns,
-            max_context_tokens=agent.max_context_tokens,
-            context=context,
-            next_tool=live.tool_calls + 1,
-            elicitation=_can_ask(live),
-            external_session=live.external_session,
-        )
 
     def _over(self, ending: Ending, fds: list[int]) -> None:
         close_all(fds)
@@ -486,69 +419,15 @@ class Turn:
 
     async def commit_events(self, _worker: Worker, ask: Ask) -> dict[str, Any]:
         """Commit a batch, then tell the client, then wait until it has room for more."""
-        waiting: list[Event] = []
-        for event in decode_batch(ask.params):
-            if isinstance(event, Trim):
-                await self._commit(waiting)
-                waiting = []
-                await self._commit_trim(event)
-            else:
-                waiting.append(event)
-        await self._commit(waiting)
+        assert self.live is not None
+        try:
+            await self._record.commit(self.live, decode_batch(ask.params))
+        except StoreError:
+            if self._record.failure is not None:
+                self.cancel("checkpoint_failed")
+            raise
         await self.connection.room()
         return {"ok": True}
-
-    async def _commit(self, events: list[Event]) -> None:
-        """Commit events together; usage is told and not kept. Raises StoreError."""
-        live = self.live
-        assert live is not None
-        kept: list[Event] = [event for event in events if not isinstance(event, Usage)]
-        plan_json = None
-        for event in kept:
-            if isinstance(event, ToolResult):
-                event.output = cut(event.output, RAW_OUTPUT_BYTES_MAX)
-            elif isinstance(event, Plan):
-                plan_json = _encode(event.entries).decode()
-        first, self._seq = self._seq, self._seq + len(kept)
-        payloads = [encode_event(event).decode() for event in kept]
-        if payloads:
-            try:
-                await self.endpoint.kernel.store.commit(
-                    add_events(live.key, self.id, first, payloads, plan_json)
-                )
-            except StoreError as error:
-                self._checkpoint_failure = str(error)
-                self.cancel("checkpoint_failed")
-                raise
-        if plan_json is not None:
-            live.plan_json = plan_json
-        live.tool_calls += sum(1 for event in kept if isinstance(event, ToolCall))
-        self._events += kept
-        for event in events:
-            self._tell(event)
-
-    async def _commit_trim(self, event: Trim) -> None:
-        """Commit the new snapshot, then tell. When that fails the untrimmed context stays and
-        nothing is told. Raises StoreError."""
-        live = self.live
-        assert live is not None
-        seq, self._seq = self._seq, self._seq + 1
-        trimmed = _encode(trim_members(event)).decode()
-        slim = encode_event(without_context(event)).decode()
-        await self.endpoint.kernel.store.commit(
-            add_trim(
-                live.key,
-                self.id,
-                seq,
-                slim,
-                history.json_text(event.context),
-                CONTEXT_BREADCRUMB,
-                trimmed,
-            )
-        )
-        live.trim_event = trimmed
-        self._events.append(event)
-        self._tell(event)
 
     def _tell(self, event: Event) -> None:
         kind, members = update_of(event)
@@ -572,46 +451,21 @@ class Turn:
         for task in list(self._tasks):
             task.cancel()
         ended = self._judge(end)
-        for call in history.open_calls(self._events):
-            word = "cancelled" if ended.outcome == "cancelled" else "interrupted"
-            result = ToolResult(call.id, call.name, word, True)
-            self._events.append(result)
-            self._tell(result)
-        kept = [event for event in self._events if not isinstance(event, Thought)]
-        rows: list[VisibleRow] = [TextRow("user", prompt), *history.rows_of(kept)]
-        context_json = self._next_context(live, prompt, kept)
+        self._record.close_calls("cancelled" if ended.outcome == "cancelled" else "interrupted")
         totals = end.totals if isinstance(end, TurnEnd) else None
         self._usage = totals
         try:
-            live.count = await self.endpoint.kernel.store.commit(
-                finish_turn(
-                    live.key,
-                    self.id,
-                    rows,
-                    context_json,
-                    action="turn",
-                    outcome=ended.outcome,
-                    tokens=totals.total_tokens if totals else 0,
-                    now_ns=self.endpoint.kernel.now_ns(),
-                )
-            )
+            await self._record.finish(live, prompt, ended.outcome, totals)
         except StoreError as error:
             # The checkpoint stays; the next use of the session folds it in.
             self.endpoint.spawn(self.endpoint.sessions.remove(live))
             return _failed(f"store failed: {error}", "store_failed", live.id)
-        live.context_json = context_json
         live.failed = ended.outcome == "failed"
         return ended
 
-    def _next_context(self, live: LiveSession, prompt: str, events: Sequence[Event]) -> str | None:
-        if live.context_json is None:
-            return None
-        snapshot: history.Context = msgspec.json.decode(live.context_json)
-        return history.json_text(history.context_of(snapshot, prompt, events))
-
     def _judge(self, end: TurnEnd | RpcError) -> Ended:
-        if self._checkpoint_failure is not None:
-            why = f"turn checkpoint failed: {self._checkpoint_failure}"
+        if self._record.failure is not None:
+            why = f"turn checkpoint failed: {self._record.failure}"
             return _failed(why, "checkpoint_failed", self.session_id)
         if self._timed_out:
             why = f"no end within {self.agent.turn_timeout_secs} s"
@@ -623,10 +477,10 @@ class Turn:
             return _failed(end.message, kind, self.session_id, **_extra(end))
         if end.error is not None:
             return _failed(end.error, "turn_failed", self.session_id)
-        return Ended("completed", self.text, end.stop_reason)
+        return Ended("completed", self._record.text, end.stop_reason)
 
     def _cancelled_end(self) -> Ended:
-        return Ended("cancelled", self.text, "cancelled")
+        return Ended("cancelled", self._record.text, "cancelled")
 
     async def _complete(self, ended: Ended) -> None:
         """Send the one `turn_complete`."""
@@ -664,16 +518,6 @@ _QUESTIONS: Final[dict[str, Question]] = {
     "agent.model": tools.model,
     "agent.external": tools.keep_external,
 }
-
-
-def _can_ask(live: LiveSession) -> bool:
-    channel = live.back_channel
-    return (
-        channel is not None
-        and channel.open
-        and channel.binding is not None
-        and channel.binding.elicitation
-    )
 
 
 def _failed(why: str, kind: str, session_id: str, **extra: Any) -> Ended:
