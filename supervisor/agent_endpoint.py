@@ -11,7 +11,6 @@ with the details in the log. A notification is never answered.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 import uuid
@@ -24,11 +23,7 @@ import structlog
 
 from ipc.agent_envelope import AgentCode, Request, agent_error
 from ipc.agent_methods import (
-    AGENT_PROTOCOL,
-    FEATURES,
     METHODS,
-    InitializeParams,
-    InitializeResult,
     PromptParams,
     check_session_id,
 )
@@ -49,14 +44,13 @@ from supervisor.agent.authority import Authority
 from supervisor.agent.call import AgentCall
 from supervisor.agent.config_store import ConfigStore
 from supervisor.agent.connection import AgentConnection
+from supervisor.agent.handshake import initialize
 from supervisor.agent.health import Health
 from supervisor.agent.identity import (
-    AUTH_METHODS,
     Access,
     Binding,
     ClientKeys,
     Identity,
-    authenticate,
     check_alive,
     not_entitled,
     not_granted,
@@ -74,7 +68,6 @@ from supervisor.listeners import Listener
 from supervisor.plan_methods import approved_run, planned
 from supervisor.sessions import AGENT_PREFIX, Session
 from supervisor.submissions import Answer, Submission
-from supervisor.version import VERSION
 
 if TYPE_CHECKING:
     from supervisor.kernel import Kernel
@@ -216,7 +209,7 @@ class AgentEndpoint:
                 )
             if request.method == "initialize":
                 result = METHODS["initialize"].encode(
-                    self._initialize(connection, bytes(request.params))
+                    initialize(self, connection, bytes(request.params))
                 )
                 self._done(connection, request, result, None)
                 return
@@ -331,45 +324,6 @@ class AgentEndpoint:
             raise not_owned(session_id)
         if not access.may_use(alias):
             raise not_entitled(alias)
-
-    # -- initialize --------------------------------------------------------------------------------
-
-    def _initialize(self, connection: AgentConnection, raw: bytes) -> InitializeResult:
-        _check_version(raw)
-        params: InitializeParams = METHODS["initialize"].decode(raw)
-        identity = authenticate(self, connection, params.auth_token, params.auth_provider)
-        access = self.access(identity)
-        if not access.grants and self.config.authorization_invalid is None:
-            raise not_granted("system:read", "initialize")
-        tui_id, tui_sig = self._client_identity(params)
-        env = params.env if access.admin else None
-        connection.initialized(
-            Binding(identity, tui_id, _takes_forms(params.client_capabilities), env)
-        )
-        self.had_client = self.kernel.had_client = True
-        log.info("agent.initialize", conn=connection.number, principal=identity.wire)
-        return InitializeResult(
-            protocol_version=AGENT_PROTOCOL,
-            server_version=VERSION,
-            server_pid=os.getpid(),
-            daemon_instance_id=self.instance_id,
-            tui_id=tui_id,
-            tui_sig=tui_sig,
-            capabilities=list(METHODS),
-            commands=[],
-            auth_methods=list(AUTH_METHODS),
-            principal_id=identity.wire,
-            features=list(FEATURES),
-        )
-
-    def _client_identity(self, params: InitializeParams) -> tuple[str, str]:
-        if params.tui_id is None:
-            return self.keys.new()
-        if params.tui_sig is None:
-            raise agent_error(AgentCode.AUTH_REQUIRED, "TUI signature required", "client_signature")
-        if not self.keys.verify(params.tui_id, params.tui_sig):
-            raise agent_error(AgentCode.AUTH_REQUIRED, "Invalid TUI signature", "client_signature")
-        return params.tui_id, params.tui_sig
 
     # -- prompts -----------------------------------------------------------------------------------
 
@@ -631,43 +585,6 @@ class AgentEndpoint:
 
 def _ignore(_result: object, _error: Exception | None) -> None:
     return None
-
-
-def _check_version(raw: bytes) -> None:
-    """Either spelling of the protocol version, when given, must be 1. Raises RpcError."""
-    if raw[:1] == b"[":
-        raise invalid_params("params must be an object with named parameters")
-    try:
-        members = msgspec.json.decode(raw or b"{}", type=_Versions)
-    except msgspec.ValidationError as error:
-        raise invalid_params(f"`protocol_version`: {error}", field="protocol_version") from None
-    for version in (members.protocol_version, members.protocolVersion):
-        if version is not None and version != AGENT_PROTOCOL:
-            raise agent_error(
-                AgentCode.VERSION_MISMATCH,
-                f"Protocol version mismatch: server={AGENT_PROTOCOL}, client={version}",
-                "protocol_version",
-                client=version,
-                server_supported=[AGENT_PROTOCOL],
-                server_version=VERSION,
-            )
-
-
-class _Versions(msgspec.Struct):
-    protocol_version: int | None = None
-    protocolVersion: int | None = None  # noqa: N815 - the name on the wire
-
-
-def _takes_forms(capabilities: msgspec.Raw) -> bool:
-    """Whether a client declared form elicitation."""
-    if not bytes(capabilities):
-        return False
-    with contextlib.suppress(msgspec.DecodeError):
-        found = msgspec.json.decode(capabilities)
-        elicitation = found.get("elicitation") if isinstance(found, dict) else None
-        if isinstance(elicitation, dict):
-            return not elicitation or "form" in elicitation
-    return False
 
 
 HANDLERS: Final[dict[str, Handler]] = {
