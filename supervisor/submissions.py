@@ -45,8 +45,6 @@ from journal.records import (
     InterruptSubmissions,
     Output,
     Probe,
-    PruneTasks,
-    PutTask,
     SaveCells,
     TaskEnd,
     WriteStatements,
@@ -56,6 +54,7 @@ from supervisor.approvals import StoredApproval, refusal_of, refusal_row, used_r
 from supervisor.contents import Contents, close_all, read_content
 from supervisor.sessions import QUEUED_SUBMISSIONS_MAX, Session
 from supervisor.submission_rows import SubmissionRows
+from supervisor.task_records import end_task
 from supervisor.tasks import CANCELLING, Task, end_state
 from supervisor.worker_process import Ending, Worker
 
@@ -71,7 +70,6 @@ Prepare = Callable[["Submission"], None]
 # Gets what the worker answered to a submission that is no run.
 OnReply = Callable[["Submission", bytes], None]
 
-_TASK_STARTED: Final = b'{"$":"str","v":"started"}'
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -471,7 +469,7 @@ class Submission:
             kernel.recovery.unended(session, self._entry)
             failure = journal_unavailable(error, ref=f"out:{ended.finished.out}")
             self._over_now("failed")
-            self._end_task_unrecorded(failure.encode())
+            self._end_task("failed", None, failure.encode())
             self._answer(False, failure.encode())
             return
         assert result is not None
@@ -594,26 +592,9 @@ class Submission:
 
         self._kernel.store.post(FinishTask(end), recorded)
 
-    def _end_task_unrecorded(self, error: bytes) -> None:
-        if self.task is not None:
-            self._end_task("failed", None, error)
-
     def _end_task(self, state: str, result_ref: str | None, error: bytes | None) -> None:
-        task, session, kernel = self.task, self.session, self._kernel
-        assert task is not None
-        session.tasks.finish(task, state, kernel.now_ns(), result_ref=result_ref, error=error)
-        ref = b"null" if result_ref is None else b'{"$":"str","v":"%b"}' % result_ref.encode()
-        kernel.events.task(
-            session,
-            task,
-            b'{"$":"record","v":{"state":{"$":"str","v":"%b"},"ref":%b}}' % (state.encode(), ref),
-        )
-        session.task_submissions.pop(task.number, None)
-        gone = session.tasks.prune(kernel.config.quotas.tasks_kept)
-        if gone:
-            keep = kernel.config.quotas.tasks_kept
-            kernel.store.post(PruneTasks(session.row_id, keep), _ignore)
-            kernel.events.drop_tasks(session, gone)
+        if self.task is not None:
+            end_task(self._kernel, self.session, self.task, state, result_ref, error)
 
 
 def check_accepting(kernel: Kernel, session: Session) -> None:
@@ -625,35 +606,6 @@ def check_accepting(kernel: Kernel, session: Session) -> None:
 
 
 _OUTCOMES: Final = {"value": "ok", "signalled": "ok", "failed": "failed"}
-
-
-def start_task(kernel: Kernel, session: Session, caller: Caller) -> Task:
-    """Make the record of a new task. Raises RpcError `quota`."""
-    limit = kernel.config.quotas.tasks_per_session
-    running = len(session.tasks.live())
-    if limit and running >= limit:
-        raise quota("quotas.tasks_per_session", limit, running)
-    task = Task(kernel.store.reserve_task(), session.name, caller.principal, kernel.now_ns())
-    session.tasks.add(task)
-    return task
-
-
-def record_task(
-    kernel: Kernel,
-    session: Session,
-    task: Task,
-    done: Callable[[Exception | None], None],
-) -> None:
-    """Commit a new record, then publish that the task started."""
-
-    def recorded(_result: None, error: Exception | None) -> None:
-        if error is None:
-            kernel.events.task(session, task, _TASK_STARTED)
-        done(error)
-
-    kernel.store.post(
-        PutTask(task.number, session.row_id, task.principal, task.started_ns), recorded
-    )
 
 
 def journal_unavailable(error: Exception, **data: object) -> RpcError:

@@ -27,9 +27,8 @@ from supervisor.submissions import (
     Submission,
     check_accepting,
     journal_unavailable,
-    record_task,
-    start_task,
 )
+from supervisor.task_records import record_task, start_task
 from supervisor.tasks import CANCELLING, RUNNING, Task
 
 if TYPE_CHECKING:
