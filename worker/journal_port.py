@@ -166,7 +166,7 @@ class JournalPort:
 
     def holds(self, digest: str) -> None:
         """Content the session got hold of; it is let go when no saved value refers to it."""
-        self._session.state.held(digest)
+        self._session.kept.held(digest)
 
     def stored_cell(self, name: str) -> bytes | None:
         """The stored form of a result that did not come along at the start."""

@@ -91,7 +91,7 @@ def value_get(session: Session, call: Call) -> bytes:
         invalid_params(f'format must be json, render, or raw (got "{kind}")')
     if kind != "raw" and (params.offset is not None or params.length is not None):
         invalid_params("`offset` and `length` need format raw")
-    value = session.transcript.get(params.ref)
+    value = session.kept.transcript.get(params.ref)
     uri = "shoal://" + params.ref.replace(":", "/", 1)
     if params.path:
         uri += f"?path={params.path}"

@@ -24,13 +24,11 @@ import msgspec
 
 from ipc.jsonrpc import RpcError, decode_params, internal
 from ipc.messages import (
-    RESULT_CELL,
     Answer,
     Ask,
     Call,
     Caller,
     Cancel,
-    Cell,
     Emit,
     Failure,
     Finished,
@@ -47,13 +45,10 @@ from ipc.messages import (
     SetPolicies,
     Shutdown,
     Started,
-    StateChanges,
     Suspend,
     TaskOutput,
     ToWorker,
     Watch,
-    decode_cells,
-    encode_changes,
 )
 from ipc.methods import METHODS, ExecParams
 from leash.effects import OPAQUE, PROC_SPAWN, spawn, unit
@@ -67,10 +62,10 @@ from worker.commands.processes import TABLE
 from worker.errors import Raised
 from worker.evaluate.evaluator import Evaluator
 from worker.evaluate.host import Host, Limits, nowhere
-from worker.evaluate.state import StateKeeper
 from worker.evaluate.threads import evaluator_thread
 from worker.hosting import apply_settings, build_host
 from worker.journal_port import CURRENT_CALL, JournalPort, WouldBlock
+from worker.kept_state import KeptState
 from worker.language import ast
 from worker.link import Link, LinkClosed, Parcel, read_content
 from worker.memory import lifted, out_of_memory
@@ -82,7 +77,6 @@ from worker.recording import Recorder
 from worker.sandbox import Sandbox
 from worker.secrets_port import SecretsPort
 from worker.submission import Preparer, Submission, raised_error, run
-from worker.transcript import ON_DEMAND, Transcript, out_number
 from worker.values.types import Value
 
 # A program without effects that is still running after this long is announced on its own.
@@ -164,11 +158,6 @@ class Session:
         self._asks: dict[int, queue.SimpleQueue[tuple[bool, bytes, int]]] = {}
         self._next_ask = 1
         self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
-        self._results: dict[int, list[int]] = init.client_results
-        self._cwd = ("", b"")
-        self._env_pairs: tuple[tuple[bytes, bytes], ...] = ()
-        self._env_hash = ""
-        self._places_noted = True
         self.preparer = Preparer()
         self.policies = policies
         self.sandbox = sandbox
@@ -176,10 +165,8 @@ class Session:
         self._running: Submission | None = None
         # Held while rows are handed over and sent, so that they arrive in order.
         self.reporting = threading.Lock()
-        self.transcript = Transcript(
-            init.next_out, init.transcript_values, init.transcript_bytes, self._load_result
-        )
         self.journal = JournalPort(self)
+        self.kept = KeptState(init, self.journal)
         self.desk = Desk(self)
         self._config: dict[str, Any] = msgspec.json.decode(init.config)
         self.evaluator = Evaluator(os.fsdecode(init.cwd), dict(init.environment), self._host(init))
@@ -188,14 +175,10 @@ class Session:
         self.evaluator.host.journal = self.journal
         self.evaluator.host.navigation = kept_by_router(self.journal)
         self.evaluator.host.secrets = SecretsPort(self.journal)
-        self.state = StateKeeper(
-            self.evaluator, load_content=self.journal.load, read_secret=self._read_secret
-        )
         cells = read_content(init.cells, fds)
         for warning in () if cells else apply_settings(self.evaluator, self._config):
             _note(f"warning: {warning}")
-        self.lost = self._restore(cells)
-        self.note_places()
+        self.kept.attach(self.evaluator, cells)
         self.hosts = Hosts(self.evaluator.host, policies, init.owner, sandbox.domain)
 
     def _host(self, init: Init) -> Host:
@@ -208,14 +191,7 @@ class Session:
             note=_note,
         )
 
-    # -- state -----------------------------------------------------------------------------------
-
-    def cwd_bytes(self) -> bytes:
-        """The current directory as it is now."""
-        cwd = self.evaluator.cwd
-        if self._cwd[0] != cwd:
-            self._cwd = (cwd, os.fsencode(cwd))
-        return self._cwd[1]
+    # -- evaluators --------------------------------------------------------------------------------
 
     def derive(self, node: Any) -> Plan:
         """The plan of a statement of a sourced program, with the names bound now."""
@@ -229,81 +205,14 @@ class Session:
         evaluator.host = Hosts.admitted(self.hosts.of(caller.principal, caller.caps), (effect,))
         return evaluator
 
-    def note_places(self) -> None:
-        """Look again at what a program with effects may have changed outside its bindings."""
-        self._places_noted = True
-        pairs = tuple(self.evaluator.env.items())
-        if self._env_pairs != pairs:
-            self._env_pairs = pairs
-            self._env_hash = reads.env_hash(self.evaluator.env)
-
-    def env_hash(self) -> str:
-        """The hash of the environment after the last program that could change it."""
-        return self._env_hash
-
-    def repl_names(self, caller: Caller) -> dict[str, Value] | None:
-        """What `it` and `out` name for a terminal attachment (chapter 60 §5.9)."""
-        if not caller.repl:
-            return None
-        results = [self._stored(number) for number in self._results.get(caller.connection, [])]
-        return {"it": results[-1] if results else None, "out": results}
-
-    def _stored(self, number: int) -> Value:
-        try:
-            return self.transcript.get(f"out:{number}")
-        except RpcError:
-            return None
-
-    def remember_result(self, caller: Caller, number: int) -> None:
-        if caller.repl:
-            self._results.setdefault(caller.connection, []).append(number)
-
-    def changes(self, number: int, stored: Value, expired: list[int]) -> bytes:
-        """The state this submission changed, encoded for the store."""
-        state = self.state
-        cells = state.changed(places=self._places_noted)
-        self._places_noted = False
-        cells.append(state.result(f"{RESULT_CELL}{number}", stored))
-        cells += [state.forget(f"{RESULT_CELL}{gone}") for gone in expired]
-        pinned, unpinned = state.content_changes()
-        return encode_changes(
-            StateChanges(
-                [Cell(cell.name, cell.data) for cell in cells if cell.kept],
-                [cell.name for cell in cells if not cell.kept],
-                [bytes.fromhex(digest) for digest in pinned],
-                [bytes.fromhex(digest) for digest in unpinned],
-            )
-        )
-
-    def _restore(self, data: bytes) -> list[str]:
-        """Bring stored state back; returns the names that are lost, sorted."""
-        cells = [(cell.name, cell.value) for cell in decode_cells(data)] if data else []
-        lost = self.state.restore(cells)
-        results = [(name, value, len(value or b"")) for name, value in cells]
-        results += [(name, ON_DEMAND, size) for name, size in self.init.results]
-        numbered = [(out_number(name), value, size) for name, value, size in results]
-        for number, value, size in sorted((n, v, s) for n, v, s in numbered if n is not None):
-            if value is None:
-                lost.append(f"{RESULT_CELL}{number}")
-            self.transcript.restore(number, value, size)
-        return sorted(lost)
-
-    def _load_result(self, number: int, data: bytes) -> Value:
-        """A stored result when somebody wants it; MISSING when it cannot be brought back."""
-        if data is ON_DEMAND:
-            data = self.journal.stored_cell(f"{RESULT_CELL}{number}") or b""
-        return self.state.read_result(data)
-
-    def _read_secret(self, name: str) -> bytes | None:
-        secrets = self.evaluator.host.secrets
-        return None if secrets is None else secrets.read(name)
-
     # -- the I/O thread ----------------------------------------------------------------------------
 
     def serve(self) -> None:
         """Read and dispatch until the channel ends."""
         evaluator_thread(self._evaluate_forever, "evaluator")
-        self.link.send(Ready(os.getpid(), self.cwd_bytes(), self.env_hash(), self.lost))
+        self.link.send(
+            Ready(os.getpid(), self.kept.cwd_bytes(), self.kept.env_hash(), self.kept.lost)
+        )
         self.sandbox.settle()
         while (received := self._receive()) is not None:
             message, fds = received

@@ -232,7 +232,7 @@ def run(session: Session, work: Submission) -> None:
         effects=plan.effects_json,
         effect_kinds=plan.kinds,
         opaque=plan.opaque,
-        cwd=session.cwd_bytes(),
+        cwd=session.kept.cwd_bytes(),
         head=prepared.head,
         ts=time.time_ns(),
         # An approval is used up in the commit that opens the row: even a computation waits for it.
@@ -243,7 +243,7 @@ def run(session: Session, work: Submission) -> None:
     if not session.announce(started):
         return
     recorder = Recorder(
-        session.cwd_bytes, prepared, session.derive, partial(session.report, call.id)
+        session.kept.cwd_bytes, prepared, session.derive, partial(session.report, call.id)
     )
     work.recorder = recorder
     if work.observer is not None:
@@ -252,7 +252,7 @@ def run(session: Session, work: Submission) -> None:
     value, failure = _evaluate(session, work, prepared.program, recorder)
     dur_ns = time.perf_counter_ns() - clock
     if not plan.pure:
-        session.note_places()
+        session.kept.note_places()
     _finish(session, work, recorder, value, failure, dur_ns)
 
 
@@ -265,7 +265,9 @@ def _evaluate(
     evaluator.tail = work.tail
     observer = session.desk.observer = work.observer
     evaluator.hooks = recorder if observer is None else observer.hooks(recorder)
-    evaluator.repl = session.repl_names(work.call.caller) if observer is None else observer.names()
+    evaluator.repl = (
+        session.kept.repl_names(work.call.caller) if observer is None else observer.names()
+    )
     position: Position = "value" if work.params.position == "value" else "stmt"
     try:
         return evaluator.run_program(program, work.params.src, position), None
@@ -327,7 +329,7 @@ def _answer_error(session: Session, error: ErrorValue) -> _Answer:
     outputs: list[tuple[str, bytes | LazyBytes]] = []
     if error.stderr:
         outputs.append(("stderr", error.stderr.encode("utf-8", "replace")))
-    number, expired = session.transcript.add(error, 256 + len(error.stderr or ""))
+    number, expired = session.kept.transcript.add(error, 256 + len(error.stderr or ""))
     return _Answer(
         ok=False,
         number=number,
@@ -351,7 +353,7 @@ def _answer_value(session: Session, work: Submission, value: Value) -> _Answer:
     if isinstance(value, Outcome):
         outputs.extend(outcome_outputs(value, empty_stdout=True))
     # Nobody else adds results, so the number of the next one is the number of this one.
-    number = session.transcript.next_number
+    number = session.kept.transcript.next_number
     ref, uri = f"out:{number}", f"shoal://out/{number}"
     text = bound_render(rendered if caller.tty else strip_terminal(rendered), uri)
     text_json = _encode_json(text)
@@ -371,8 +373,8 @@ def _answer_value(session: Session, work: Submission, value: Value) -> _Answer:
             % (ref.encode(), text_json)
         ),
     )
-    _number, answer.expired = session.transcript.add(value, len(encoded))
-    session.remember_result(caller, number)
+    _number, answer.expired = session.kept.transcript.add(value, len(encoded))
+    session.kept.remember_result(caller, number)
     return answer
 
 
@@ -414,9 +416,9 @@ def _finish(
                 started=session.unannounced(),
                 transcript=answer.transcript,
                 render=answer.render,
-                cells=parcel.content(session.changes(number, answer.stored, answer.expired)),
-                cwd=session.cwd_bytes(),
-                env_hash=session.env_hash(),
+                cells=parcel.content(session.kept.changes(number, answer.stored, answer.expired)),
+                cwd=session.kept.cwd_bytes(),
+                env_hash=session.kept.env_hash(),
             ),
             parcel.fds,
         )
