@@ -10,6 +10,8 @@ Failure: a daemon that does not start fails the benchmark.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,7 +29,7 @@ from leash.effects import files
 from leash.plan import NOTHING
 from leash.policy import PERMISSIVE, Policy
 from supervisor.token_writer import create_token
-from tests.system.daemon import Daemon
+from tests.system.daemon import ROOT, Daemon
 from worker.authority import Hosts, Policies
 from worker.evaluate.host import Host
 from worker.verdicts import verdict_of
@@ -47,6 +49,39 @@ fs.write = ["{place}/**"]
 net_connect = ["127.0.0.1:443"]
 """
 REPEATS: Final = 5
+ENTERINGS: Final = 80
+# A small process that has loaded what the zygote has, forks, and lets the fork confine itself as a
+# worker does: after it has read its policies. Time of the processor: nothing waits there, and
+# neighbours of a test must not count.
+ENTERING: Final = """
+import gc, os, struct, sys, time
+import msgspec
+import worker.zygote
+from ipc.messages import PolicyEntry
+from leash.policy import parse
+from worker.authority import Policies
+from worker.sandbox import SANDBOX
+
+policy = msgspec.json.encode(parse(sys.argv[1], None).of("a").as_json())
+gc.freeze()
+best = 1.0
+for _ in range(int(sys.argv[2])):
+    receive, send = os.pipe()
+    if os.fork() == 0:
+        environment = dict(os.environb)
+        policies = Policies()
+        policies.update([PolicyEntry("a", policy)])
+        standing = policies.standing("a")
+        start = time.process_time()
+        SANDBOX.enter(standing, environment)
+        os.write(send, struct.pack("d", time.process_time() - start))
+        os._exit(0)
+    os.close(send)
+    best = min(best, *struct.unpack("d", os.read(receive, 8)))
+    os.close(receive)
+    os.wait()
+print(best)
+"""
 AGENT: Final = Policy(
     fs_read=("/srv/app/**",),
     fs_write=("/srv/app/build/**",),
@@ -79,7 +114,7 @@ def judging() -> list[Row]:
     effect = files("fs_read", ["/srv/app/src/main.c"])
     check_s = _seconds(lambda: host.authority.check(effect))
     rows.append(Row("authority", "check of one file, an agent", check_s * 1e6, "µs"))
-    return [*rows, *_programs()]
+    return [*rows, *_programs(), _entering()]
 
 
 def _programs() -> list[Row]:
@@ -106,6 +141,22 @@ def _programs() -> list[Row]:
         Row("authority", "a program, confined", confined_s * 1e6, "µs", "the same, free",
             confined_s / free_s, "at most", 1.1)
     ]  # fmt: skip
+
+
+def _entering() -> Row:
+    """What confining adds to the start of a session, in time of the processor."""
+    with tempfile.TemporaryDirectory() as place:
+        policy = (
+            f'[principal."a"]\nfs.read = ["{place}/**"]\nfs.write = ["{place}/**"]\nnet = ["h:1"]'
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", ENTERING, policy, str(ENTERINGS)],
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "TMPDIR": place},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    spent_ms = float(done.stdout) * 1e3
+    return Row("authority", "confining a session", spent_ms, "ms", "3 ms", spent_ms / 3,
+               "at most", 1)  # fmt: skip
 
 
 def _session(policy: Policy) -> Any:

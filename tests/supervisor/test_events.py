@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -822,13 +821,9 @@ def test_one_publish_reaches_ten_thousand_subscribers(bus: Bus) -> None:
     assert bus.subscriptions() == 0
 
 
-def test_a_hundred_subscribers_get_far_more_than_50_000_events_a_second(bus: Bus) -> None:
-    """CPU time of this process, not wall time: the machine may be busy with something else."""
+def test_a_hundred_subscribers_get_every_one_of_500_events(bus: Bus) -> None:
     connections = [Connection() for _ in range(100)]
     for connection in connections:
         bus.subscribe(connection, "user.x", MINE)
-    began = time.process_time()
     publish(bus, 500)
-    spent = time.process_time() - began
-    assert sum(len(connection.lines) for connection in connections) == 50_000
-    assert spent < 1.0
+    assert [len(connection.lines) for connection in connections] == [500] * 100
