@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 import threading
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -28,6 +28,7 @@ from supervisor.agent.limits import cut
 from worker.agent import context
 from worker.agent.reporter import Reporter, pieces
 from worker.agent.sse import Events, MalformedStream, Reply
+from worker.agent.turn import ASKS_PEOPLE, Turn
 
 CHUNKS = [
     {"choices": [{"delta": {"role": "assistant", "content": "Grüß "}}]},
@@ -123,6 +124,35 @@ def test_events_leave_in_order_and_text_is_joined() -> None:
     assert "".join(event.text for event in taken if isinstance(event, Text)) == "abcd"
     kinds = [type(event).__name__ for event in taken]
     assert kinds.index("ToolCall") == len(kinds) - 2
+
+
+@pytest.mark.parametrize("op", sorted(ASKS_PEOPLE))
+def test_a_person_is_asked_after_what_the_question_is_about_was_told(op: str) -> None:
+    told: list[str] = []
+    asked = threading.Event()
+    release = threading.Event()
+
+    class Router:
+        def ask(self, _call: int, what: str, _params: bytes) -> tuple[bool, bytes, int]:
+            if what == "agent.events":
+                release.wait(10)
+            told.append(what)
+            return True, b"{}", -1
+
+    turn = Turn(cast(Any, Router()), 1, cast(Any, None))
+    turn.reporter.add(ToolCall("1", "shoal", {}))
+
+    def ask() -> None:
+        turn.ask(op, {})
+        asked.set()
+
+    threading.Thread(target=ask, daemon=True).start()
+    assert not asked.wait(0.1)
+    release.set()
+    assert asked.wait(10)
+    turn.reporter.close()
+
+    assert told == ["agent.events", op]
 
 
 def test_a_refused_batch_ends_reporting() -> None:

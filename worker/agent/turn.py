@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -28,6 +28,10 @@ class TurnFailed(Exception):
 
 class TurnCancelled(Exception):
     """The turn was cancelled."""
+
+
+# Questions that may end with a person.
+ASKS_PEOPLE: Final = frozenset({"agent.approval", "agent.permission", "agent.file", "agent.elicit"})
 
 
 class Refused(Exception):
@@ -64,6 +68,9 @@ class Turn:
 
     def ask(self, op: str, body: Any) -> Any:
         """Ask the router. Raises Refused, or TurnCancelled once the turn is."""
+        if op in ASKS_PEOPLE:
+            # They see the call that a question is about before the question.
+            self.reporter.flush()
         ok, data, _fd = self.session.ask(self.call_id, op, msgspec.json.encode(body))
         found = msgspec.json.decode(data)
         if not ok:
